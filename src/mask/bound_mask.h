@@ -1,0 +1,56 @@
+// A mask bound to lengths: one PlaneMask for each *distinct* plane. Arguments are checked here, since lengths are known.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/problem.h"
+#include "mask/leaf.h"
+#include "mask/mask.h"
+
+namespace anymask {
+
+// One plane: rows [0, s_q) x keys [0, s_kv). Evaluation is pure and thread-safe.
+class PlaneMask {
+ public:
+  int64_t s_q = 0, s_kv = 0;
+
+  // Sound: empty and full are promises, partial is "look closer".
+  Kept classify(const Rect& r) const;
+  bool keep(int64_t q, int64_t kv) const;
+  // Bit i = keep(q, kv_begin + i); keys at and beyond s_kv give 0. kv_begin is a multiple of 64.
+  uint64_t word(int64_t q, int64_t kv_begin) const;
+  // Words for rows [q_begin, q_begin + rows) x keys [kv_begin, kv_begin + 64 * words), row-major: bits[row * words + w].
+  // Rows at and beyond s_q give 0. The fast way to many words: a leaf may share work between rows.
+  void words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) const;
+
+  // True when every row keeps one interval whose ends never move backward as q grows; then interval(q) gives it.
+  // Recognised forms: full, none, causal, window, keys, positions, prefix, documents, chunked, and their intersections; unions whose result
+  // provably is one interval (causal | prefix(n)).
+  bool is_band() const;
+  Interval interval(int64_t q) const;
+
+  Digest digest() const;  // of program, lengths and array contents as this plane sees them: equal digests, equal planes
+
+ private:
+  friend class BoundMaskBuilder;
+  struct Node;
+  std::shared_ptr<const Node> root_;
+};
+
+struct BoundMask {
+  std::vector<PlaneMask> planes;
+  std::vector<int32_t> plane_of;  // [sequences, heads]
+  int64_t heads = 1;              // 1, or h_q
+  int32_t plane(int64_t sequence, int64_t h_q) const {
+    return plane_of[static_cast<size_t>(sequence * heads + (heads == 1 ? 0 : h_q))];
+  }
+};
+
+// Binds `mask` to every sequence and head. Mask heads may number 1, h_kv or h_q. Equal planes are shared.
+// Errors name the mask kind, the argument, the length it should have had.
+BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv);
+
+}  // namespace anymask

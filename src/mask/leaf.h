@@ -1,0 +1,52 @@
+// What a leaf kind gives, on host and device alike: classify a rectangle, keep one pair, keep 64 keys at once.
+// A kind's file defines a struct of static functions over LeafArgs, free of anything only a host has.
+#pragma once
+
+#include <cstdint>
+
+#include "mask/program.h"
+
+#if defined(__CUDACC__)
+#define ANYMASK_HOST_DEVICE __host__ __device__ inline
+#else
+#define ANYMASK_HOST_DEVICE inline
+#endif
+
+namespace anymask {
+
+enum class Kept : uint8_t { empty = 0, full = 1, partial = 2 };
+
+// Rows [q_begin, q_end), keys [kv_begin, kv_end); never empty.
+struct Rect {
+  int64_t q_begin, q_end, kv_begin, kv_end;
+};
+
+// An interval of keys; empty when begin >= end.
+struct Interval {
+  int64_t begin, end;
+};
+
+// A leaf bound to one plane: lengths, its parameters, its arrays already moved to this plane's batch entry and head.
+struct LeafArgs {
+  Op op = Op::full;
+  int64_t s_q = 0, s_kv = 0;
+  int64_t shift = 0;       // position of row q: p = q + shift (s_kv - s_q, or 0 when aligned top-left)
+  int64_t ints[16] = {};   // meaning: the kind's own file
+  const void* data[4] = {};
+  int64_t size[4] = {};    // meaning: the kind's own file
+  int64_t stride[4][2] = {};
+  uint8_t type[4] = {};    // DType of data[i]
+};
+
+// The algebra of three values.
+ANYMASK_HOST_DEVICE Kept kept_and(Kept a, Kept b) {
+  if (a == Kept::empty || b == Kept::empty) return Kept::empty;
+  return a == Kept::full && b == Kept::full ? Kept::full : Kept::partial;
+}
+ANYMASK_HOST_DEVICE Kept kept_or(Kept a, Kept b) {
+  if (a == Kept::full || b == Kept::full) return Kept::full;
+  return a == Kept::empty && b == Kept::empty ? Kept::empty : Kept::partial;
+}
+ANYMASK_HOST_DEVICE Kept kept_not(Kept a) { return a == Kept::partial ? a : a == Kept::full ? Kept::empty : Kept::full; }
+
+}  // namespace anymask

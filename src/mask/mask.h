@@ -1,0 +1,62 @@
+// A mask: what is kept, as a value. Immutable, cheap to copy, printable, hashable; composed with & | ~.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "mask/program.h"
+
+namespace anymask {
+
+using Digest = std::array<uint64_t, 2>;  // 128 bits over program and array contents
+
+// One argument of a leaf: `name` may be empty (by position).
+struct MaskArgument {
+  std::string name;
+  std::variant<int64_t, double, std::vector<int64_t>, Array, std::string> value;
+};
+
+class Mask {
+ public:
+  Mask();  // full
+
+  // leaf("window", {{"left", 1023}, {"right", 0}}): looks the kind up in the registry; checks number, names, types, ranges
+  // of the arguments, as far as that can be done without lengths.
+  static Mask leaf(std::string_view kind, std::span<const MaskArgument> arguments);
+  static Mask per_batch(std::vector<Mask> masks);
+  static Mask per_head(std::vector<Mask> masks);
+
+  // Text: `causal & documents(@cu) | keys(0, 4)`. Errors point at the column and suggest the nearest name.
+  static Mask parse(std::string_view text, std::span<const Array> arrays = {});
+  // Parses back to an equal mask, given `program().arrays` that have names.
+  std::string str() const;
+
+  // Versioned. Arrays are contained. Unknown versions and corrupt bytes are refused.
+  std::vector<uint8_t> to_bytes() const;
+  static Mask from_bytes(std::span<const uint8_t> bytes);
+
+  // Over the program and the contents of its arrays; remembered unless an array is borrowed (its contents may change).
+  Digest digest() const;
+
+  const MaskProgram& program() const { return *program_; }
+
+  friend Mask operator&(const Mask& a, const Mask& b);
+  friend Mask operator|(const Mask& a, const Mask& b);
+  friend Mask operator~(const Mask& a);
+  // The same program and the same array contents (names do not matter).
+  friend bool operator==(const Mask& a, const Mask& b);
+
+ private:
+  struct Memo;
+  explicit Mask(MaskProgram program);
+  std::shared_ptr<const MaskProgram> program_;
+  std::shared_ptr<Memo> memo_;
+};
+
+}  // namespace anymask
