@@ -1,7 +1,7 @@
 // A tensor in host memory: owned, or mapped from a file. Contiguous, C order.
 #pragma once
 
-#include <dlpack/dlpack.h>
+#include <anymask/anymask.h>
 
 #include <cstdint>
 #include <memory>
@@ -42,6 +42,8 @@ int64_t checked_numel(const std::vector<int64_t>& shape);
 Tensor convert(const Tensor& tensor, ElementType type);
 // Element `index` as a double, whatever the type.
 double element(const Tensor& tensor, int64_t index);
+// Of a tensor of a floating type, rounded to nearest even.
+void set_element(Tensor& tensor, int64_t index, double value);
 
 // A view by hand: strides in elements or null for contiguous.
 DLTensor make_view(void* data, ElementType type, int rank, int64_t* shape, int64_t* strides);
