@@ -1,0 +1,94 @@
+#include "dispatch/dispatch.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+
+namespace anymask {
+namespace {
+
+// Edits (insertions, deletions, replacements) that turn `a` into `b`.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string device_name(Device device) {
+  return device.kind == DeviceKind::cpu ? "the CPU" : cat("CUDA device ", device.index);
+}
+
+// The device first: a backend is only asked about tensors it could read.
+Support ask(const Backend& backend, const AttentionProblem& problem, Device device, Direction direction) {
+  const Support support = backend.supports(problem, direction);
+  if (!support.yes || backend.device().kind == device.kind) return support;
+  return {false,
+          cat("computes on ", backend.device().kind == DeviceKind::cpu ? "the CPU" : "CUDA devices",
+              ", but the tensors are on ", device_name(device), ": copy them, or leave the backend to \"auto\"")};
+}
+
+}  // namespace
+
+std::span<const Backend* const> all_backends() {
+  static const std::array<const Backend*, 4> all = {&cpu_backend(), &cuda_backend(), &reference_backend(),
+                                                    &naive_backend()};
+  return all;
+}
+
+const Backend* named_backend(const char* operation, std::string_view name) {
+  if (name.empty() || name == "auto") return nullptr;
+  for (const Backend* backend : all_backends())
+    if (name == backend->name()) return backend;
+  std::string_view nearest = "auto";
+  size_t best = edit_distance(name.substr(0, 64), nearest);
+  std::string known = "auto";
+  for (const Backend* backend : all_backends()) {
+    known += cat(", ", backend->name());
+    const size_t distance = edit_distance(name.substr(0, 64), backend->name());
+    if (distance < best) best = distance, nearest = backend->name();
+  }
+  fail_invalid(operation, ": backend is \"", name.substr(0, 64), "\"; expected one of ", known, ": did you mean \"",
+               nearest, "\"?");
+}
+
+Choice choose_backend(const AttentionProblem& problem, Device device, const Backend* named, Direction direction) {
+  Choice choice;
+  const Backend& first = named != nullptr ? *named : device.kind == DeviceKind::cuda ? cuda_backend() : cpu_backend();
+  Support support = ask(first, problem, device, direction);
+  if (support.yes) {
+    choice.backend = &first;
+  } else {
+    choice.refused.push_back({first.name(), std::move(support.reason)});
+  }
+  return choice;
+}
+
+const Backend& require_backend(const char* operation, const AttentionProblem& problem, Device device,
+                               const Backend* named, Direction direction) {
+  const Choice choice = choose_backend(problem, device, named, direction);
+  if (choice.backend != nullptr) return *choice.backend;
+  std::string said;
+  for (const Refusal& refusal : choice.refused)
+    said += cat(said.empty() ? "" : "; ", refusal.backend, ": ", refusal.reason);
+  std::string others;
+  for (const Backend* backend : all_backends()) {
+    const bool asked = std::any_of(choice.refused.begin(), choice.refused.end(),
+                                   [&](const Refusal& r) { return std::string_view(r.backend) == backend->name(); });
+    if (!asked && ask(*backend, problem, device, direction).yes)
+      others += cat(others.empty() ? "" : ", ", '"', backend->name(), '"');
+  }
+  fail_unsupported(operation, ": no backend for this call (", said, ")",
+                   others.empty() ? "" : cat("; backends that compute it: ", others));
+}
+
+}  // namespace anymask
