@@ -1,0 +1,103 @@
+// Loads and stores of fp32 vectors from and to fp32, bf16 and fp16 memory. Types in memory: float, Bf16, F16.
+// Widening is exact; narrowing rounds to nearest even and keeps NaN a NaN.
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+
+#ifndef ANYMASK_CPU_STORAGE_TYPES
+#define ANYMASK_CPU_STORAGE_TYPES
+namespace anymask {
+struct Bf16 { uint16_t bits; };
+struct F16 { uint16_t bits; };
+inline float to_float(float x) { return x; }
+inline float to_float(Bf16 x) { return bf16_to_f32(x.bits); }
+inline float to_float(F16 x) { return f16_to_f32(x.bits); }
+inline void from_float(float x, float& out) { out = x; }
+inline void from_float(float x, Bf16& out) { out.bits = f32_to_bf16(x); }
+inline void from_float(float x, F16& out) { out.bits = f32_to_f16(x); }
+}  // namespace anymask
+#endif
+
+#if defined(ANYMASK_CPU_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ANYMASK_CPU_LOAD_INL_H_
+#undef ANYMASK_CPU_LOAD_INL_H_
+#else
+#define ANYMASK_CPU_LOAD_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace anymask {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Lanes(d) floats from unaligned memory.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const float* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const Bf16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  const auto narrow = hn::LoadU(d16, &p->bits);
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, narrow)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const F16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<hwy::float16_t, D> df16;
+  return hn::PromoteTo(d, hn::BitCast(df16, hn::LoadU(d16, &p->bits)));
+}
+
+// to[0 .. n) = from[0 .. n) * scale. Reads and writes exactly n elements.
+template <class T>
+HWY_INLINE void LoadRow(const T* HWY_RESTRICT from, int64_t n, float scale, float* HWY_RESTRICT to) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto vscale = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(LoadFloats(d, from + i), vscale), d, to + i);
+  for (; i < n; ++i) to[i] = to_float(from[i]) * scale;
+}
+
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, float* p) {
+  hn::StoreU(v, d, p);
+}
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D, Bf16* p) {
+  const hn::Rebind<uint32_t, D> du;
+  const hn::Rebind<int32_t, D> di;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto u = hn::BitCast(du, v);
+  const auto even = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(even, hn::Set(du, 0x7fffu))));
+  const auto nan = hn::Or(hn::ShiftRight<16>(u), hn::Set(du, 0x40u));
+  const auto is_nan = hn::RebindMask(du, hn::Ne(v, v));
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::IfThenElse(is_nan, nan, rounded))), d16, &p->bits);
+}
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D, F16* p) {
+  const hn::Rebind<hwy::float16_t, D> df16;
+  const hn::Rebind<uint16_t, D> d16;
+  hn::StoreU(hn::BitCast(d16, hn::DemoteTo(df16, v)), d16, &p->bits);
+}
+
+// to[0 .. n) = from[0 .. n) * scale, narrowed. Reads and writes exactly n elements.
+template <class T>
+HWY_INLINE void StoreRow(const float* HWY_RESTRICT from, int64_t n, float scale, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto vscale = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) StoreFloats(hn::Mul(hn::LoadU(d, from + i), vscale), d, to + i);
+  for (; i < n; ++i) from_float(from[i] * scale, to[i]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace anymask
+HWY_AFTER_NAMESPACE();
+#endif
