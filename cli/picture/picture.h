@@ -12,7 +12,8 @@
 
 namespace anymask::cli {
 
-enum class TileKind : uint8_t { empty, partial, full };
+// What a cell's tiles are: all empty, all full, some of both (`mixed`), or one of them at least PARTIAL.
+enum class TileKind : uint8_t { empty, mixed, partial, full };
 
 // One plane of a mask: rows x cols cells, q downwards, keys to the right. Cell (i, j) covers queries [i * cell_q, (i + 1) * cell_q)
 // and keys [j * cell_kv, (j + 1) * cell_kv); those of the last row and column may be cut short by the plane's edge.
@@ -21,9 +22,9 @@ struct MaskPicture {
   std::string note;                  // which sequence and head; may be empty
   int64_t s_q = 0, s_kv = 0;
   int64_t rows = 0, cols = 0;
-  int64_t cell_q = 1, cell_kv = 1;   // a divisor or a multiple of tile_q and tile_kv
+  int64_t cell_q = 1, cell_kv = 1;   // pairs a side; aligned to the tiles where that costs less than half the resolution
   std::vector<float> share;          // [rows, cols] kept share, 0 to 1
-  std::vector<TileKind> tile;        // [rows, cols] kind of the tile; of cells larger than a tile: of all their tiles, else partial
+  std::vector<TileKind> tile;        // [rows, cols] what the cell's tiles are
   int64_t tile_q = 0, tile_kv = 0;   // tile sides along q and keys; 0: tiles are not drawn
   bool transposed = false;           // the tiles are those of dK and dV
   int64_t kept = 0, pairs = 0;       // of this plane
@@ -35,7 +36,7 @@ struct MaskPicture {
 
 struct PictureOptions {
   int64_t sequence = 0, head = 0;
-  int64_t max_rows = 128, max_cols = 128;  // most cells a side
+  int64_t max_rows = 128, max_cols = 128;  // most cells a side; fewer along the shorter side of an oblong plane
   int32_t tile_m = 0, tile_n = 0;          // 0: the CPU kernel's own; tile_n a multiple of 64
   bool transposed = false;                 // tiles of the plan for dK and dV: tile_m along keys
 };
@@ -69,7 +70,8 @@ std::string mask_picture_text(const MaskPicture& picture, TextStyle style);
 // ----------------------------------------------------------- SVG and PNG
 
 // Format by the end of the name: .svg or .png; "-" writes SVG to standard output. Files appear whole or not at all.
-// Throws UsageError when the name ends otherwise or the file cannot be written.
+// Throws UsageError when the name ends otherwise or the file cannot be written; check_picture_path() finds that before any work.
+void check_picture_path(const std::string& path);
 void write_picture(const std::string& path, const MaskPicture& picture);
 // Small multiples in rows, each with its own title and kept share, under one title.
 void write_gallery(const std::string& path, const std::string& title, const std::vector<MaskPicture>& pictures);
