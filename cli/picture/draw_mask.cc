@@ -78,17 +78,16 @@ std::map<Rgb, std::vector<Box>> merged_cells(const MaskPicture& p, const Plot& p
   return boxes;
 }
 
-// Lines between positions `step` apart, inside the plot, where they leave room between them.
-void draw_grid(Canvas& canvas, const MaskPicture& p, const Plot& plot, int64_t step_q, int64_t step_kv, double thickness, Rgb color) {
-  if (plot.height * static_cast<double>(step_q) / static_cast<double>(p.s_q) >= kGridFrom) {
-    for (int64_t q = step_q; q < p.s_q; q += step_q) {
-      canvas.line(plot.x, plot.at_query(p, q), plot.x + plot.width, plot.at_query(p, q), thickness, color);
-    }
+// Lines between positions `step` apart, inside the plot, where they leave room between them both ways.
+void draw_grid(Canvas& canvas, const MaskPicture& p, const Plot& plot, int64_t step_q, int64_t step_kv, Rgb color) {
+  const double pitch_q = plot.height * static_cast<double>(step_q) / static_cast<double>(p.s_q);
+  const double pitch_kv = plot.width * static_cast<double>(step_kv) / static_cast<double>(p.s_kv);
+  if (std::min(pitch_q, pitch_kv) < kGridFrom) return;
+  for (int64_t q = step_q; q < p.s_q; q += step_q) {
+    canvas.line(plot.x, plot.at_query(p, q), plot.x + plot.width, plot.at_query(p, q), 1, color);
   }
-  if (plot.width * static_cast<double>(step_kv) / static_cast<double>(p.s_kv) >= kGridFrom) {
-    for (int64_t kv = step_kv; kv < p.s_kv; kv += step_kv) {
-      canvas.line(plot.at_key(p, kv), plot.y, plot.at_key(p, kv), plot.y + plot.height, thickness, color);
-    }
+  for (int64_t kv = step_kv; kv < p.s_kv; kv += step_kv) {
+    canvas.line(plot.at_key(p, kv), plot.y, plot.at_key(p, kv), plot.y + plot.height, 1, color);
   }
 }
 
@@ -111,27 +110,27 @@ void draw_cells(Canvas& canvas, const MaskPicture& p, const Plot& plot) {
     }
   } else {
     for (const auto& [color, boxes] : merged_cells(p, plot)) canvas.boxes(boxes, color);
-    if (p.elements()) draw_grid(canvas, p, plot, 1, 1, 1, kPaper);
-    if (p.tile_q > 0) draw_grid(canvas, p, plot, p.tile_q, p.tile_kv, p.cell_q < p.tile_q ? 1.5 : 1, p.cell_q < p.tile_q ? kFrame : kPaper);
+    if (p.elements()) draw_grid(canvas, p, plot, 1, 1, kPaper);
+    if (p.cell_q <= p.tile_q && p.cell_kv <= p.tile_kv) draw_grid(canvas, p, plot, p.tile_q, p.tile_kv, kGrid);
   }
   draw_frame(canvas, plot);
 }
 
 // Pairs are labelled at their middle, edges where they are.
 void draw_axes(Canvas& canvas, const MaskPicture& p, const Plot& plot) {
+  if (p.rows * p.cols == 0) return;
   const double letter = advance_of(Letters::small);
   canvas.text(plot.x - 10, plot.y - 22, "q", Letters::small, Anchor::right, kFaintInk);
   canvas.text(plot.x, plot.y - 22, "keys", Letters::small, Anchor::left, kFaintInk);
-  if (p.rows * p.cols == 0) return;
-  const double middle_q = p.elements() ? plot.height / static_cast<double>(p.s_q) / 2 : 0;
-  const double middle_kv = p.elements() ? plot.width / static_cast<double>(p.s_kv) / 2 : 0;
+  const double middle_q = p.cell_q == 1 ? plot.height / static_cast<double>(p.s_q) / 2 : 0;
+  const double middle_kv = p.cell_kv == 1 ? plot.width / static_cast<double>(p.s_kv) / 2 : 0;
   const double label = static_cast<double>(text_width(std::to_string(p.s_kv))) * letter;
-  for (const int64_t kv : axis_ticks(p.s_kv, p.elements(), static_cast<int64_t>(plot.width / (label + 3 * letter)))) {
+  for (const int64_t kv : axis_ticks(p.s_kv, p.cell_kv == 1, static_cast<int64_t>(plot.width / (label + 3 * letter)))) {
     const double x = plot.at_key(p, kv) + middle_kv;
     canvas.line(x, plot.y - 5, x, plot.y - 1, 1, kFrame);
     canvas.text(x, plot.y - 8, std::to_string(kv), Letters::small, Anchor::middle, kInk);
   }
-  for (const int64_t q : axis_ticks(p.s_q, p.elements(), static_cast<int64_t>(plot.height / (1.6 * line_of(Letters::small))))) {
+  for (const int64_t q : axis_ticks(p.s_q, p.cell_q == 1, static_cast<int64_t>(plot.height / (2.2 * line_of(Letters::small))))) {
     const double y = plot.at_query(p, q) + middle_q;
     canvas.line(plot.x - 5, y, plot.x - 1, y, 1, kFrame);
     canvas.text(plot.x - 8, y + 3.5, std::to_string(q), Letters::small, Anchor::right, kInk);
@@ -165,7 +164,7 @@ std::vector<Entry> legend_of(const std::vector<MaskPicture>& pictures) {
   if (tiles) {
     if (kinds[static_cast<size_t>(TileKind::full)]) entries.push_back({"full tile", {kFull}});
     if (kinds[static_cast<size_t>(TileKind::partial)]) {
-      if (elements) entries.push_back({"partial tile: kept", {kPartialKept}}), entries.push_back({"dropped", {kPartialDropped}});
+      if (elements) entries.push_back({"partial tile: kept", {kPartialKept}}), entries.push_back({"partial tile: dropped", {kPartialDropped}});
       if (shaded) entries.push_back({"partial tile, 0 to 100% kept", gradient(kPartialDropped, kPartialKept)});
     }
     if (mixed) entries.push_back({"full and empty tiles", gradient(kEmpty, kFull)});
@@ -205,9 +204,15 @@ struct Words {
   Rgb color;
 };
 
+// Small letters keep a little more distance from the large ones above them.
+double line_height(const std::vector<Words>& lines, size_t i) {
+  const bool below_large = i > 0 && lines[i - 1].letters == Letters::large && lines[i].letters == Letters::small;
+  return line_of(lines[i].letters) + (below_large ? 3 : 0);
+}
+
 double height_of(const std::vector<Words>& lines) {
   double height = 0;
-  for (const Words& line : lines) height += line_of(line.letters);
+  for (size_t i = 0; i < lines.size(); ++i) height += line_height(lines, i);
   return height;
 }
 
@@ -217,9 +222,9 @@ void add_lines(std::vector<Words>& lines, std::string_view text, Letters letters
 
 // `y` is the top of the first line.
 void draw_lines(Canvas& canvas, const std::vector<Words>& lines, double x, double y) {
-  for (const Words& line : lines) {
-    y += line_of(line.letters);
-    canvas.text(x, y - 5, line.text, line.letters, Anchor::left, line.color);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    y += line_height(lines, i);
+    canvas.text(x, y - 5, lines[i].text, lines[i].letters, Anchor::left, lines[i].color);
   }
 }
 
@@ -246,7 +251,7 @@ std::string draw_picture(const MaskPicture& p, NewCanvas new_canvas) {
     if (!fact.empty()) add_lines(head, fact, Letters::small, kFaintInk, room, 2);
   }
   const std::vector<Entry> legend = legend_of({p});
-  const Plot plot{kMargin + labels, kMargin + height_of(head) + 44, plot_width, plot_height};
+  const Plot plot{kMargin + labels, kMargin + height_of(head) + (p.rows * p.cols == 0 ? 14 : 44), plot_width, plot_height};
   const double legend_y = plot.y + plot.height + 16;
   const double height = legend_y + draw_legend(nullptr, legend, plot.x, legend_y, width - kMargin - plot.x) + kMargin - 4;
 

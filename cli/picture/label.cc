@@ -26,6 +26,11 @@ bool is_control(char32_t point) {
   return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x200B && point <= 0x200F) || (point >= 0x2028 && point <= 0x202E);
 }
 
+// "1 query", "2,048 keys".
+std::string counted(int64_t count, const char* one, const char* many) { return human_count(count) + " " + (count == 1 ? one : many); }
+std::string queries(int64_t count) { return counted(count, "query", "queries"); }
+std::string keys(int64_t count) { return counted(count, "key", "keys"); }
+
 }  // namespace
 
 std::vector<char32_t> code_points(std::string_view text) {
@@ -150,20 +155,20 @@ std::string short_number(double value) {
 }
 
 std::string kept_text(const MaskPicture& picture) {
-  return fmt::format("keeps {} of {} pairs ({} queries x {} keys)", percent(picture.kept_share()), human_count(picture.pairs),
-                     human_count(picture.s_q), human_count(picture.s_kv));
+  return fmt::format("keeps {} of {} ({} x {})", percent(picture.kept_share()), counted(picture.pairs, "pair", "pairs"), queries(picture.s_q),
+                     keys(picture.s_kv));
 }
 
 std::string tiles_text(const MaskPicture& picture) {
   if (picture.tile_q == 0) return "";
-  return fmt::format("tiles of {} queries x {} keys{}: {} full, {} partial, {} empty", picture.tile_q, picture.tile_kv,
+  return fmt::format("tiles of {} x {}{}: {} full, {} partial, {} empty", queries(picture.tile_q), keys(picture.tile_kv),
                      picture.transposed ? " (for dK and dV)" : "", human_count(picture.full_tiles), human_count(picture.partial_tiles),
                      human_count(picture.empty_tiles));
 }
 
 std::string cells_text(const MaskPicture& picture) {
   if (picture.elements() || picture.rows * picture.cols == 0) return "";
-  return fmt::format("a cell is {} queries x {} keys, shaded by its kept share", picture.cell_q, picture.cell_kv);
+  return fmt::format("a cell is {} x {}, shaded by its kept share", queries(picture.cell_q), keys(picture.cell_kv));
 }
 
 std::string nothing_text(const MaskPicture& picture) {

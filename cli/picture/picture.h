@@ -62,7 +62,8 @@ struct TextRoom {
 };
 TextRoom text_room(TextStyle style, int columns);
 
-// Title, axes, cells, legend and counts; lines end in \n and are no longer than `columns` (at least 32).
+// Title, axes, cells, legend and counts. Lines end in \n and are no longer than `columns` (at least 32) if the picture has no more
+// cells than text_room().
 std::string picture_text(const MaskPicture& picture, TextStyle style, int columns);
 // Cells alone, for listings: no title, axes or legend. Up to 16 x 16 cells: 16 columns, 8 lines (plain: 16 lines).
 std::string mask_picture_text(const MaskPicture& picture, TextStyle style);

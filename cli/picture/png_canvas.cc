@@ -42,6 +42,7 @@ class PngCanvas final : public Canvas {
 
   void text(double x, double y, std::string_view text, Letters letters, Anchor anchor, Rgb color) override {
     const int size = letters == Letters::small ? kScale : 3 * kScale / 2;  // pixels a dot
+    const int bold = letters == Letters::small ? 0 : 1;                    // and one more across where letters are large
     const auto points = code_points(text);
     const int width = static_cast<int>(points.size()) * kGlyphAdvance * size;
     int left = pixel(x) - (anchor == Anchor::left ? 0 : anchor == Anchor::middle ? width / 2 : width - size);
@@ -51,7 +52,7 @@ class PngCanvas final : public Canvas {
       for (int row = 0; row < kGlyphRows; ++row) {
         for (int col = 0; col < kGlyphCols; ++col) {
           if (!(glyph[static_cast<size_t>(row)] >> (kGlyphCols - 1 - col) & 1)) continue;
-          fill(left + col * size, top + row * size, left + (col + 1) * size, top + (row + 1) * size, color);
+          fill(left + col * size, top + row * size, left + (col + 1) * size + bold, top + (row + 1) * size, color);
         }
       }
       left += kGlyphAdvance * size;

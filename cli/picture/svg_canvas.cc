@@ -48,6 +48,13 @@ class SvgCanvas final : public Canvas {
   }
 
   void line(double x0, double y0, double x1, double y1, double thickness, Rgb color, bool dashed) override {
+    // Hairlines lie on whole pixels: where one would straddle two, its neighbours come out of different thickness.
+    const auto snap = [thickness](double v) { return thickness == 1 ? std::floor(v) + 0.5 : v; };
+    if (x0 == x1) {
+      x0 = x1 = snap(x0);
+    } else {
+      y0 = y1 = snap(y0);
+    }
     body_ += fmt::format("<path stroke=\"{}\" stroke-width=\"{}\"{} d=\"M{} {}L{} {}\"/>\n", hex(color), number(thickness),
                          dashed ? " stroke-dasharray=\"4 4\"" : "", number(x0), number(y0), number(x1), number(y1));
   }

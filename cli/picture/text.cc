@@ -99,7 +99,7 @@ std::vector<std::string> cell_lines(const MaskPicture& p, TextStyle style, bool 
 // Positions written over the columns where they stand; the last one ends at the right edge.
 std::string key_axis(const MaskPicture& p, int64_t columns, int64_t columns_a_cell) {
   const auto label = static_cast<int64_t>(std::to_string(p.s_kv).size());
-  const std::vector<int64_t> ticks = axis_ticks(p.s_kv, p.elements(), std::max<int64_t>(2, columns / (label + 3)));
+  const std::vector<int64_t> ticks = axis_ticks(p.s_kv, p.cell_kv == 1, std::max<int64_t>(2, columns / (label + 3)));
   std::string line(static_cast<size_t>(columns), ' ');
   for (size_t i = ticks.size(); i-- > 0;) {
     const std::string text = std::to_string(ticks[i]);
@@ -114,7 +114,7 @@ std::string key_axis(const MaskPicture& p, int64_t columns, int64_t columns_a_ce
 
 std::vector<std::string> query_labels(const MaskPicture& p, int64_t lines, int64_t rows_a_line) {
   std::vector<std::string> labels(static_cast<size_t>(lines));
-  for (const int64_t q : axis_ticks(p.s_q, p.elements(), std::max<int64_t>(2, (lines + 3) / 3))) {
+  for (const int64_t q : axis_ticks(p.s_q, p.cell_q == 1, std::max<int64_t>(2, (lines + 3) / 3))) {
     labels[static_cast<size_t>(std::min(q / p.cell_q / rows_a_line, lines - 1))] = std::to_string(q);
   }
   return labels;
