@@ -2,10 +2,14 @@
 
     python examples/real/demo.py [--texts FOLDER]
 
-Five calls, each with the q, k and v of a layer of a real model (capture.py). For each: `anymask run` computes it and
-checks it against the double-precision reference; NumPy computes the same piece by piece, without any mask (expected.py),
-and must agree; the same tensors are timed under the causal mask and under none, which is what a kernel costs that cannot
-use the mask; `anymask view` draws it. Ends with a table; exit status 1 if anything disagreed.
+Five calls, each with the q, k and v of a layer of a real model (capture.py). For each:
+
+* `anymask run` computes it and checks it against the double-precision reference;
+* NumPy computes the same piece by piece, without any mask (expected.py), and must agree;
+* the same tensors are timed under the causal mask and under none: what a kernel costs that cannot use the mask;
+* `anymask view` draws it.
+
+Ends with a table; exit status 1 if anything disagreed.
 """
 
 from __future__ import annotations
@@ -28,6 +32,14 @@ from progress import step
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BOUND = 2e-5  # of the largest expected element: fp32 sums over a few thousand keys stay well below
+
+LEGEND = f"""\
+q, k, v      fp32, layer {SMOLLM2_LAYER} of 0 to 29 of SmolLM2-135M, layer {MINILM_LAYER} of 0 to 5 of MiniLM-L6
+ms           median of {REPEAT} calls
+causal, full the same tensors under those masks: what a kernel costs that cannot use this one
+saved        their time over ours
+differs by   the largest difference to NumPy, in double, over the largest element; up to {BOUND:.0e} is right
+Every call also passed anymask's own --check against its reference. Each picture is there as .png too."""
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -159,10 +171,7 @@ def main() -> int:
     rows = [play(case, capture, anymask, arguments.out) for case in CASES]
 
     print(f"\n{table(rows)}\n")
-    print(f"q, k, v: layer {SMOLLM2_LAYER} of 30 of SmolLM2-135M, layer {MINILM_LAYER} of 6 of MiniLM-L6, fp32, counted from 0.")
-    print(f"ms: median of {REPEAT} calls. causal, full: the same tensors under those masks, what a kernel costs that cannot")
-    print("use the mask; saved: their time over ours. differs by: largest difference to NumPy's piece by piece results in")
-    print(f"double, over the largest of them; at most {BOUND:.0e} is right. Every call also passed anymask's own --check.")
+    print(LEGEND)
     return 0 if all(row.right for row in rows) else 1
 
 
