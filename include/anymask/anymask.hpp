@@ -533,15 +533,15 @@ inline Mask tree(const Array& parents, std::optional<int64_t> prefix_length = {}
 inline Mask blocks(const Array& map, int64_t tile_q, int64_t tile_kv) {
   return detail::make("blocks", {detail::array(map), detail::integer(tile_q), detail::integer(tile_kv)});
 }
-// Packed bits: uint8 [s_q, ceil(s_kv / 8)], optionally [heads, ..] or [b, heads, ..]; little-endian in a byte.
+// Packed bits: uint8 [s_q | 1, ceil(s_kv / 8)], or 4-d with [b | 1, heads | 1] before it; little-endian in a byte.
 inline Mask bits(const Array& packed) { return detail::make("bits", {detail::array(packed)}); }
-// Booleans: bool or uint8 [s_q, s_kv], optionally [heads, ..] or [b, heads, ..].
+// Booleans: bool or uint8 [s_q | 1, s_kv], or 4-d with [b | 1, heads | 1] before it.
 inline Mask dense(const Array& array) { return detail::make("dense", {detail::array(array)}); }
-// begin[q, i] <= kv < end[q, i] for some i; integers [s_q, n], optionally [heads, ..] or [b, heads, ..].
+// begin[q, i] <= kv < end[q, i] for some i; integers [s_q, n], or 4-d with [b | 1, heads | 1] before it.
 inline Mask row_intervals(const Array& begin, const Array& end) {
   return detail::make("row_intervals", {detail::array(begin), detail::array(end)});
 }
-// begin[kv, i] <= q < end[kv, i] for some i; integers [s_kv, n], optionally [heads, ..] or [b, heads, ..].
+// begin[kv, i] <= q < end[kv, i] for some i; integers [s_kv, n], or 4-d with [b | 1, heads | 1] before it.
 inline Mask col_intervals(const Array& begin, const Array& end) {
   return detail::make("col_intervals", {detail::array(begin), detail::array(end)});
 }
@@ -557,7 +557,7 @@ inline Mask neighborhood(const Array& shape, const Array& kernel, const Array& d
 inline Mask block_diffusion(int64_t seq, int64_t block, Align align = Align::bottom_right) {
   return detail::make("block_diffusion", {detail::integer(seq), detail::integer(block)}, align);
 }
-// bias >= t; bias: floating, [s_q | 1, s_kv], optionally [heads | 1, ..] or [b | 1, heads | 1, ..]. NaN is never kept.
+// bias >= t; bias: floating, [s_q | 1, s_kv], or 4-d with [b | 1, heads | 1] before it. NaN is never kept.
 inline Mask threshold(const Array& bias, double t) {
   return detail::make("threshold", {detail::array(bias), detail::real(t)});
 }

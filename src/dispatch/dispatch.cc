@@ -73,6 +73,15 @@ Choice choose_backend(const AttentionProblem& problem, Device device, const Back
   return choice;
 }
 
+std::vector<Refusal> refusals(const AttentionProblem& problem, Device device, Direction direction) {
+  std::vector<Refusal> refused;
+  for (const Backend* backend : all_backends()) {
+    Support support = ask(*backend, problem, device, direction);
+    if (!support.yes) refused.push_back({backend->name(), std::move(support.reason)});
+  }
+  return refused;
+}
+
 const Backend& require_backend(const char* operation, const AttentionProblem& problem, Device device,
                                const Backend* named, Direction direction) {
   const Choice choice = choose_backend(problem, device, named, direction);

@@ -31,7 +31,10 @@ const Backend* named_backend(const char* operation, std::string_view name);
 // the question when the first answer is yes.
 Choice choose_backend(const AttentionProblem& problem, Device device, const Backend* named, Direction direction);
 
-// The same as an error: throws `unsupported` with what each backend said.
+// Every backend that would not compute this call, and why.
+std::vector<Refusal> refusals(const AttentionProblem& problem, Device device, Direction direction);
+
+// choose_backend as an error: throws `unsupported` with what each backend said.
 const Backend& require_backend(const char* operation, const AttentionProblem& problem, Device device,
                                const Backend* named, Direction direction);
 

@@ -1,0 +1,135 @@
+// The C functions that compute: check, choose a backend, call it.
+#include <charconv>
+#include <string>
+
+#include "api/call.h"
+#include "api/json.h"
+#include "api/status.h"
+#include "api/text.h"
+#include "api/view.h"
+#include "core/error.h"
+#include "dispatch/dispatch.h"
+#include "plan/tile_source.h"
+
+namespace anymask {
+namespace {
+
+// explain and workspace queries look at q, k, v and the options alone.
+CallArguments shapes_only(const DLTensor* q, const DLTensor* k, const DLTensor* v, const anymask_options* options,
+                          int32_t backward) {
+  CallArguments a;
+  a.direction = backward != 0 ? Direction::backward : Direction::forward;
+  a.shapes_only = true;
+  a.q = q, a.k = k, a.v = v, a.options = options;
+  return a;
+}
+
+// A tile size the backend states among its facts; the CPU's own otherwise.
+int32_t tile_fact(const std::vector<Fact>& facts, const char* name, int32_t otherwise) {
+  for (const Fact& fact : facts) {
+    if (fact.name != name) continue;
+    int32_t value = 0;
+    const char* end = fact.value.data() + fact.value.size();
+    if (std::from_chars(fact.value.data(), end, value).ptr == end && value > 0) return value;
+  }
+  return otherwise;
+}
+
+std::string explain(const CallArguments& arguments) {
+  const Call call = check_call(arguments);
+  const AttentionProblem& problem = call.problem;
+  const Choice choice = choose_backend(problem, call.device, call.named, arguments.direction);
+  std::vector<Fact> facts;
+  if (choice.backend != nullptr) facts = choice.backend->explain(problem, *call.mask, arguments.direction);
+
+  PlanRequest request;
+  request.tile_m = tile_fact(facts, "tile_m", request.tile_m);
+  request.tile_n = tile_fact(facts, "tile_n", request.tile_n);
+  request.transposed = arguments.direction == Direction::backward;
+  const TileSource source = TileSource::make(*call.mask, problem.sequences, problem.h_q, problem.h_kv, request);
+  const PlanStats stats =
+      source.planned()
+          ? source.plan()->stats
+          : build_plan(anymask::bind(*call.mask, problem.sequences, problem.h_q, problem.h_kv), request).stats;
+
+  Json json;
+  json.open('{').key("backend");
+  if (choice.backend != nullptr) {
+    json.value(choice.backend->name());
+  } else {
+    json.null();
+  }
+  json.key("kernel");
+  bool kernel = false;
+  for (const Fact& fact : facts) {
+    if (fact.name != "kernel" || kernel) continue;
+    json.value(fact.value);
+    kernel = true;
+  }
+  if (!kernel) json.null();
+  json.field("kept_share",
+             stats.pairs == 0 ? 0.0 : static_cast<double>(stats.kept_pairs) / static_cast<double>(stats.pairs));
+  json.key("tiles").open('{');
+  json.field("full", stats.full_tiles).field("partial", stats.partial_tiles).field("empty", stats.empty_tiles);
+  json.field("tile_m", int64_t{request.tile_m}).field("tile_n", int64_t{request.tile_n}).close('}');
+  json.field("planned", source.planned());
+  json.field("plan_bytes", source.planned() ? stats.bytes : int64_t{0});
+  json.key("facts").open('{');
+  for (const Fact& fact : facts)
+    if (fact.name != "kernel") json.field(fact.name, fact.value);
+  json.close('}');
+  json.key("refused").open('[');
+  for (const Refusal& refusal : refusals(problem, call.device, arguments.direction))
+    json.open('{').field("backend", refusal.backend).field("reason", refusal.reason).close('}');
+  json.close(']').close('}');
+  return json.text();
+}
+
+}  // namespace
+}  // namespace anymask
+
+using namespace anymask;
+
+anymask_status anymask_forward(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                               const DLTensor* lse, const anymask_options* options) {
+  return guarded([&] {
+    CallArguments a;
+    a.q = q, a.k = k, a.v = v, a.out = out, a.lse = lse, a.options = options;
+    const Call call = check_call(a);
+    require_backend(a.operation(), call.problem, call.device, call.named, a.direction)
+        .forward(call.problem, *call.mask);
+  });
+}
+
+anymask_status anymask_backward(const DLTensor* dout, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                const DLTensor* out, const DLTensor* lse, const DLTensor* dq, const DLTensor* dk,
+                                const DLTensor* dv, const anymask_options* options) {
+  return guarded([&] {
+    CallArguments a;
+    a.direction = Direction::backward;
+    a.dout = dout, a.q = q, a.k = k, a.v = v, a.out = out, a.lse = lse, a.dq = dq, a.dk = dk, a.dv = dv,
+    a.options = options;
+    const Call call = check_call(a);
+    require_backend(a.operation(), call.problem, call.device, call.named, a.direction)
+        .backward(call.problem, *call.mask);
+  });
+}
+
+anymask_status anymask_workspace_bytes(const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                       const anymask_options* options, int32_t backward, size_t* out) {
+  return guarded([&] {
+    size_t& bytes = required("attention workspace", "out", out);
+    const CallArguments a = shapes_only(q, k, v, options, backward);
+    const Call call = check_call(a);
+    bytes = require_backend(a.operation(), call.problem, call.device, call.named, a.direction)
+                .workspace_bytes(call.problem, a.direction);
+  });
+}
+
+anymask_status anymask_explain(const DLTensor* q, const DLTensor* k, const DLTensor* v, const anymask_options* options,
+                               int32_t backward, char** json) {
+  return guarded([&] {
+    char*& out = required("explain", "json", json);
+    out = give_text(explain(shapes_only(q, k, v, options, backward)));
+  });
+}

@@ -1,0 +1,68 @@
+// The C functions about the library and the machine it runs on.
+#include <string>
+
+#include "api/json.h"
+#include "api/status.h"
+#include "api/text.h"
+#include "api/view.h"
+#include "core/error.h"
+#include "cpu/peak.h"
+#include "cpu/targets.h"
+#include "dispatch/dispatch.h"
+
+using namespace anymask;
+
+#define ANYMASK_STRING(x) #x
+#define ANYMASK_VERSION_TEXT(major, minor, patch) \
+  ANYMASK_STRING(major) "." ANYMASK_STRING(minor) "." ANYMASK_STRING(patch)
+
+const char* anymask_version(void) {
+  return ANYMASK_VERSION_TEXT(ANYMASK_VERSION_MAJOR, ANYMASK_VERSION_MINOR, ANYMASK_VERSION_PATCH);
+}
+
+anymask_status anymask_backends(char** json) {
+  return guarded([&] {
+    char*& out = required("backends", "json", json);
+    const AttentionProblem any;  // what a backend says of no call in particular
+    Json j;
+    j.open('{');
+    for (const Backend* backend : all_backends()) {
+      const Support support = backend->supports(any, Direction::forward);
+      j.key(backend->name()).open('{').field("available", support.yes);
+      if (!support.yes) j.field("reason", support.reason);
+      if (support.yes && backend == &cpu_backend()) j.field("target", cpu_target());
+      j.close('}');
+    }
+    j.close('}');
+    out = give_text(j.text());
+  });
+}
+
+anymask_status anymask_cpu_peak(const char* dtype, int32_t num_threads, double* out) {
+  return guarded([&] {
+    double& flops = required("cpu peak", "out", out);
+    const std::string type = &required("cpu peak", "dtype", dtype);
+    if (num_threads < 0)
+      fail_invalid("cpu peak: num_threads is ", num_threads, "; expected 0 (all this process may use) or more");
+    if (type == "float32") {
+      flops = cpu_peak(DType::f32, num_threads);
+    } else if (type == "bfloat16") {
+      flops = cpu_peak(DType::bf16, num_threads);
+    } else {
+      fail_invalid("cpu peak: dtype is \"", type, "\"; expected \"float32\" or \"bfloat16\"");
+    }
+  });
+}
+
+anymask_status anymask_cpu_targets(char** out) {
+  return guarded([&] {
+    char*& result = required("cpu targets", "out", out);
+    std::string text;
+    for (const std::string& target : cpu_targets()) text += (text.empty() ? "" : " ") + target;
+    result = give_text(text);
+  });
+}
+
+anymask_status anymask_cpu_force_target(const char* name) {
+  return guarded([&] { force_cpu_target(&required("cpu target", "name", name)); });
+}
