@@ -3,9 +3,10 @@
 
     .venv/bin/python bench/compare_cpu.py forward [--threads 2] >bench/results/peers-forward.json
 
-Runs `anymask bench SUITE --json`, then each case again in every peer that is installed and can compute it: ONNX Runtime
-(MultiHeadAttention, GroupQueryAttention) and PyTorch (scaled_dot_product_attention). Prints anymask's lines and the
-peers' with the same fields; ratios go to standard error. Each peer's output is checked against NumPy before it is timed.
+Runs `anymask bench cpu --suite SUITE --json`, then each case again in every peer that is installed and can compute it:
+ONNX Runtime (MultiHeadAttention, GroupQueryAttention) and PyTorch (scaled_dot_product_attention). Prints anymask's lines
+and the peers' with the same fields; ratios go to standard error. A peer's output is checked against NumPy before it is
+timed.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ def measure(peer: Peer, ours: dict[str, Any], case: Case) -> dict[str, Any] | No
         "spread": round(float((high - low) / median), 4),
         "tflops": ours["tflops"] * float(ratio),
         "share": ours["share"] * float(ratio) if ours.get("share") is not None else None,
-        "versions": {peer.name: peer.version},
+        "versions": f"{peer.name} {peer.version}",
     }
 
 
@@ -245,7 +246,7 @@ def main() -> int:
     libraries = peers(arguments.threads)
     if not libraries:
         raise SystemExit("compare_cpu: no peer is installed: run scripts/setup.sh peers, or install torch into .venv")
-    command = [str(arguments.anymask), "bench", arguments.suite, "--threads", str(arguments.threads), "--json"]
+    command = [str(arguments.anymask), "bench", "cpu", "--suite", arguments.suite, "--threads", str(arguments.threads), "--json"]
     lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     for line in lines:
         print(line, flush=True)

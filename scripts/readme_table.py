@@ -10,10 +10,10 @@ A result is one JSON object a line, as `anymask bench --json` and bench/compare_
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections import defaultdict
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import tree
 
@@ -22,8 +22,14 @@ END = "<!-- end of figures -->"
 RESULTS = tree.ROOT / "bench" / "results"
 README = tree.ROOT / "README.md"
 US = "anymask"
-MAX_ROWS = 16  # of each suite; the files hold all
-DIRECTIONS = {"fwd": "forward", "bwd": "backward", "plan": "plan", "host": "host", "e2e": "end to end"}
+# The cases shown, of each suite; the files hold all.
+SHOWN = {
+    "forward": re.compile(r"(full|causal)-s4096-h8-d(64|128)$"),
+    "backward": re.compile(r"causal-s4096-h8-d(64|128)$"),
+    "bf16": re.compile(r"causal-s4096-h8-d(64|128)$"),
+    "masks": re.compile(r"(causal-window|documents|prefix-lm|blocks64-keep10|shared-prefix|tree)"),
+}
+DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
 
 
 class Result(TypedDict):
@@ -38,58 +44,67 @@ class Result(TypedDict):
     share: float | None
     tflops: float | None
     device: str
+    versions: str
     commit: str
     date: str
 
 
-def load(folder: Path) -> list[Result]:
-    """Every result of the folder, in the files' own order."""
-    results: list[Result] = []
+class Row(NamedTuple):
+    """A case of ours, and the peers timed in the same run."""
+
+    ours: Result
+    peers: list[Result]
+
+
+def load(folder: Path) -> list[Row]:
+    """What of a folder's results is shown. A case timed beside peers stands for the same case timed alone."""
+    rows: dict[tuple[str, str, str, str], Row] = {}
     for path in sorted(folder.glob("*.json")):
-        results += [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    return results
+        for line in path.read_text().splitlines():
+            result: Result = json.loads(line)
+            key = (result["suite"], result["case"], result["direction"], result["dtype"])
+            if result["suite"] not in SHOWN or not SHOWN[result["suite"]].match(result["case"]):
+                continue
+            if result["who"] == US:
+                rows[key] = Row(result, [])
+            else:
+                rows[key].peers.append(result)
+    return list(rows.values())
 
 
-def fastest_peer(peers: list[Result], ours: Result) -> str:
-    """`onnxruntime 2.5x`: how many times as long the best peer of the case takes."""
-    if not peers:
+def fastest_peer(row: Row) -> str:
+    """`onnxruntime, 2.5x`: how many times as long the best peer of the case takes."""
+    if not row.peers:
         return ""
-    best = min(peers, key=lambda peer: peer["ms"])
-    return f"{best['who']}, {best['ms'] / ours['ms']:.1f}x"
+    best = min(row.peers, key=lambda peer: peer["ms"])
+    return f"{best['who']}, {best['ms'] / row.ours['ms']:.1f}x"
 
 
-def table(results: list[Result]) -> str:
+def table(rows: list[Row]) -> str:
     """The markdown between the markers."""
-    if not results:
+    if not rows:
         return "No results are committed yet: `make bench` measures and writes them to `bench/results/`.\n"
-    peers: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
-    ours: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        if result["who"] == US:
-            ours[f"{result['suite']} on {result['device']}"].append(result)
-        else:
-            peers[result["case"], result["direction"], result["dtype"]].append(result)
-    compared = bool(peers)
-    lines = []
-    for title, rows in ours.items():
-        lines += [f"Suite {title}, commit {rows[0]['commit']}, {rows[0]['date'][:10]}:", ""]
-        heads = ["case", "direction", "type", "ms", "GFLOP/s on kept pairs", "of the measured peak"]
-        heads += ["fastest peer, its time over ours"] if compared else []
-        lines += ["| " + " | ".join(heads) + " |", "|---" * 3 + "|--:" * 3 + "|---" * compared + "|"]
-        for row in rows[:MAX_ROWS]:
-            tflops, share = row.get("tflops"), row.get("share")
-            cells = [
-                f"`{row['case']}`",
-                DIRECTIONS.get(row["direction"], row["direction"]),
-                row["dtype"],
-                f"{row['ms']:.3g}",
-                f"{1000 * tflops:.0f}" if tflops else "",
-                f"{100 * share:.0f}%" if share else "",
-            ]
-            if compared:
-                cells.append(fastest_peer(peers[row["case"], row["direction"], row["dtype"]], row))
-            lines.append("| " + " | ".join(cells) + " |")
-        lines.append("")
+    compared = any(row.peers for row in rows)
+    first = rows[0].ours
+    heads = ["case", "direction", "type", "ms", "GFLOP/s", "of peak"] + compared * ["fastest peer, its time over ours"]
+    lines = [
+        f"{first['device']}; {first['versions']}; commit {first['commit']}; {first['date'][:10]}:",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "|---" * 3 + "|--:" * 3 + "|---" * compared + "|",
+    ]
+    for row in rows:
+        ours = row.ours
+        tflops, share = ours["tflops"], ours["share"]
+        cells = [
+            f"`{ours['case']}`",
+            DIRECTIONS[ours["direction"]],
+            ours["dtype"],
+            f"{ours['ms']:.3g}",
+            f"{1000 * tflops:.0f}" if tflops else "",
+            f"{100 * share:.0f}%" if share else "",
+        ]
+        lines.append("| " + " | ".join(cells + compared * [fastest_peer(row)]) + " |")
     return "\n".join(lines)
 
 

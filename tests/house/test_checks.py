@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import unittest
@@ -79,22 +80,27 @@ class Text(unittest.TestCase):
 
 
 class ReadmeTable(unittest.TestCase):
-    LINE = (
-        '{"suite": "cpu", "case": "causal-s4096-h8-d128", "who": "%s", "backend": "cpu", "direction": "fwd",'
-        ' "dtype": "float32",'
-        ' "ms": %s, "spread": 0.01, "tflops": 0.1, "share": 0.8, "peak": 0.125, "device": "a processor, 1 thread",'
-        ' "versions": {}, "commit": "abc", "date": "2026-01-01"}\n'
-    )
+    def line(self, who: str, ms: float, case: str = "causal-s4096-h8-d128") -> str:
+        return json.dumps({
+            "suite": "forward", "case": case, "who": who, "backend": "cpu", "direction": "fwd", "dtype": "float32",
+            "ms": ms, "spread": 0.01, "tflops": 0.1, "share": 0.8, "peak": 0.125, "device": "a processor",
+            "versions": "anymask 0.1.0", "commit": "abc", "date": "2026-01-01T00:00:00Z",
+        }) + "\n"
 
     def test_rows_come_from_the_results(self) -> None:
-        root = tree_of({"cpu.json": self.LINE % ("anymask", "2.0") + self.LINE % ("peer", "5.0")})
+        alone, beside = self.line("anymask", 3), self.line("anymask", 2) + self.line("a peer", 6) + self.line("b peer", 5)
+        hidden = self.line("anymask", 7, case="full-s2048-h8-d64") + self.line("a peer", 7, case="full-s2048-h8-d64")
+        root = tree_of({"cpu.json": alone + hidden, "peers.json": beside})
         table = readme_table.table(readme_table.load(root))
-        self.assertIn("causal-s4096-h8-d128", table)
-        self.assertIn("80%", table)
-        self.assertIn("2.5x", table)
+        self.assertIn("| `causal-s4096-h8-d128` | forward | float32 | 2 | 100 | 80% | b peer, 2.5x |", table)
+        self.assertEqual(table.count("\n| `"), 1)
 
     def test_without_results_it_says_how_to_make_them(self) -> None:
         self.assertIn("make bench", readme_table.table([]))
+
+    def test_only_what_stands_between_the_markers_changes(self) -> None:
+        text = f"a\n{readme_table.BEGIN}\nold\n{readme_table.END}\nb\n"
+        self.assertEqual(readme_table.replaced(text, "new\n"), f"a\n{readme_table.BEGIN}\nnew\n{readme_table.END}\nb\n")
 
 
 if __name__ == "__main__":
