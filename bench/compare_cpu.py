@@ -4,9 +4,8 @@
     .venv/bin/python bench/compare_cpu.py forward [--threads 2] >bench/results/peers-forward.json
 
 Runs `anymask bench cpu --suite SUITE --json`, then each case again in every peer that is installed and can compute it:
-ONNX Runtime (MultiHeadAttention, GroupQueryAttention) and PyTorch (scaled_dot_product_attention). Prints anymask's lines
-and the peers' with the same fields; ratios go to standard error. A peer's output is checked against NumPy before it is
-timed.
+ONNX Runtime (MultiHeadAttention, GroupQueryAttention), PyTorch (scaled_dot_product_attention). Prints anymask's lines and
+the peers' with the same fields; ratios go to standard error. A peer's output is checked against NumPy, then timed.
 """
 
 from __future__ import annotations
@@ -246,7 +245,8 @@ def main() -> int:
     libraries = peers(arguments.threads)
     if not libraries:
         raise SystemExit("compare_cpu: no peer is installed: run scripts/setup.sh peers, or install torch into .venv")
-    command = [str(arguments.anymask), "bench", "cpu", "--suite", arguments.suite, "--threads", str(arguments.threads), "--json"]
+    command = [str(arguments.anymask), "bench", "cpu", "--suite", arguments.suite, "--threads", str(arguments.threads),
+               "--json"]
     lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     for line in lines:
         print(line, flush=True)

@@ -88,7 +88,8 @@ class ReadmeTable(unittest.TestCase):
         }) + "\n"
 
     def test_rows_come_from_the_results(self) -> None:
-        alone, beside = self.line("anymask", 3), self.line("anymask", 2) + self.line("a peer", 6) + self.line("b peer", 5)
+        alone = self.line("anymask", 3)
+        beside = self.line("anymask", 2) + self.line("a peer", 6) + self.line("b peer", 5)
         hidden = self.line("anymask", 7, case="full-s2048-h8-d64") + self.line("a peer", 7, case="full-s2048-h8-d64")
         root = tree_of({"cpu.json": alone + hidden, "peers.json": beside})
         table = readme_table.table(readme_table.load(root))
