@@ -4,8 +4,8 @@
     .venv/bin/python bench/compare_cpu.py forward [--threads 2] >bench/results/peers-forward.json
 
 Runs `anymask bench cpu --suite SUITE --json`, then each case again in every peer that is installed and can compute it:
-ONNX Runtime (MultiHeadAttention, GroupQueryAttention), PyTorch (scaled_dot_product_attention). Prints anymask's lines and
-the peers' with the same fields; ratios go to standard error. A peer's output is checked against NumPy, then timed.
+ONNX Runtime (MultiHeadAttention, GroupQueryAttention), PyTorch (scaled_dot_product_attention). Prints anymask's lines
+and the peers' with the same fields; ratios go to standard error. A peer's output is checked against NumPy, then timed.
 """
 
 from __future__ import annotations

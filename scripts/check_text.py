@@ -40,7 +40,7 @@ def problems(root: Path) -> list[str]:
                 found.append(f"{path}:{number}: blanks at the end of the line")
         opening = OPENINGS.get(path.suffix)
         first = lines[1] if lines[0].startswith("#!") and len(lines) > 1 else lines[0]
-        own_header = re.match(rf'#include "(.*/)?{re.escape(path.stem)}(-inl)?\.h(pp)?"$', first)
+        own_header = re.match(rf'#include "(.*/)?{re.escape(path.stem.removesuffix("_test"))}(-inl)?\.h(pp)?"$', first)
         if opening and text.strip() and not first.startswith(opening) and not own_header:
             found.append(f"{path}:1: opens with no comment: say what the file computes and its contract")
     return found
