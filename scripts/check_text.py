@@ -2,7 +2,7 @@
 """What no file of the project holds, and what each begins with.
 
 Nothing left for later, no path of somebody's machine, no line ending in blanks; a source opens with what it computes,
-or with the header that says so.
+unless the header beside it does, or it is a test whose name says what of.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def problems(root: Path) -> list[str]:
                 found.append(f"{path}:{number}: blanks at the end of the line")
         opening = OPENINGS.get(path.suffix)
         first = lines[1] if lines[0].startswith("#!") and len(lines) > 1 else lines[0]
-        own_header = re.match(rf'#include "(.*/)?{re.escape(path.stem.removesuffix("_test"))}(-inl)?\.h(pp)?"$', first)
-        if opening and text.strip() and not first.startswith(opening) and not own_header:
+        told_elsewhere = path.stem.endswith("_test") or (root / path).with_suffix(".h").exists()
+        if opening and text.strip() and not first.startswith(opening) and not (path.suffix == ".cc" and told_elsewhere):
             found.append(f"{path}:1: opens with no comment: say what the file computes and its contract")
     return found
 

@@ -60,8 +60,9 @@ class Includes(unittest.TestCase):
 class Text(unittest.TestCase):
     def test_clean(self) -> None:
         clean = tree_of({
-            "a.h": "// What a is.\nint a;\n",
+            "src/core/a.h": "// What a is.\nint a;\n",
             "src/core/a.cc": '#include "core/a.h"\n',
+            "tests/core/a_test.cc": '#include "core/a.h"\n',
             "b.py": '#!/usr/bin/env python3\n"""B."""\n',
             "c.md": "see docs/\n",
         })
