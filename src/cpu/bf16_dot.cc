@@ -1,5 +1,7 @@
 #include "cpu/bf16_dot.h"
 
+#include "cpu/config.h"
+
 #if defined(ANYMASK_HAVE_BF16_DOT)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -35,9 +37,8 @@ inline int32_t load_pair(const uint16_t* p) {
 }
 
 template <int kVectors>
-inline __attribute__((always_inline)) void accumulate_panel(const uint16_t* p, int64_t p_stride, const Segment* segments,
-                                                            int64_t num_segments, int64_t v_offset, const float* alpha, float* o,
-                                                            int64_t o_stride) {
+inline __attribute__((always_inline)) void accumulate_panel(const uint16_t* p, const Segment* segments, int64_t num_segments,
+                                                            int64_t v_offset, const float* alpha, float* o, int64_t o_stride) {
   __m512 acc[rows][kVectors];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
@@ -47,7 +48,7 @@ inline __attribute__((always_inline)) void accumulate_panel(const uint16_t* p, i
   }
   for (int64_t s = 0; s < num_segments; ++s) {
     const uint16_t* column = p + segments[s].column;
-    multiply<kVectors>([&](int r, int64_t kk) { return load_pair(column + r * p_stride + 2 * kk); }, segments[s].v + v_offset,
+    multiply<kVectors>([&](int r, int64_t kk) { return load_pair(column + r * (2 * score_stride) + 2 * kk); }, segments[s].v + v_offset,
                        segments[s].count / 2, acc);
   }
 #pragma GCC unroll 12
@@ -76,24 +77,32 @@ bool available() {
   return yes;
 }
 
-void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float* s, int64_t s_stride) {
+void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s, float* row_max) {
   __m512 acc[rows][2];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
   multiply<2>([&](int r, int64_t kk) { return load_pair(q + (kk * rows + r) * 2); }, k, pairs, acc);
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
-    _mm512_storeu_ps(s + r * s_stride, acc[r][0]);
-    _mm512_storeu_ps(s + r * s_stride + 16, acc[r][1]);
+    acc[r][0] = _mm512_mul_ps(acc[r][0], _mm512_set1_ps(scale));
+    acc[r][1] = _mm512_mul_ps(acc[r][1], _mm512_set1_ps(scale));
+    _mm512_storeu_ps(s + r * score_stride, acc[r][0]);
+    _mm512_storeu_ps(s + r * score_stride + 16, acc[r][1]);
+  }
+  if (row_max == nullptr) return;
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; ++r) {
+    const __m512 tile_max = _mm512_max_ps(acc[r][0], acc[r][1]);
+    _mm512_storeu_ps(row_max + 16 * r, _mm512_max_ps(tile_max, _mm512_loadu_ps(row_max + 16 * r)));
   }
 }
 
-void accumulate(const uint16_t* p, int64_t p_stride, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns,
-                const float* alpha, float* o, int64_t o_stride) {
+void accumulate(const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns, const float* alpha,
+                float* o, int64_t o_stride) {
   if (columns > 16) {
-    accumulate_panel<2>(p, p_stride, segments, num_segments, v_offset, alpha, o, o_stride);
+    accumulate_panel<2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
   } else {
-    accumulate_panel<1>(p, p_stride, segments, num_segments, v_offset, alpha, o, o_stride);
+    accumulate_panel<1>(p, segments, num_segments, v_offset, alpha, o, o_stride);
   }
 }
 
@@ -121,8 +130,8 @@ double peak_work(int64_t iterations) {
 #else
 
 bool available() { return false; }
-void scores(const uint16_t*, const uint16_t*, int64_t, float*, int64_t) {}
-void accumulate(const uint16_t*, int64_t, const Segment*, int64_t, int64_t, int, const float*, float*, int64_t) {}
+void scores(const uint16_t*, const uint16_t*, int64_t, float, float*, float*) {}
+void accumulate(const uint16_t*, const Segment*, int64_t, int64_t, int, const float*, float*, int64_t) {}
 void narrow(const float*, int64_t, uint16_t*) {}
 double peak_work(int64_t) { return 0; }
 

@@ -3,21 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/dtype.h"
-
-#ifndef ANYMASK_CPU_STORAGE_TYPES
-#define ANYMASK_CPU_STORAGE_TYPES
-namespace anymask {
-struct Bf16 { uint16_t bits; };
-struct F16 { uint16_t bits; };
-inline float to_float(float x) { return x; }
-inline float to_float(Bf16 x) { return bf16_to_f32(x.bits); }
-inline float to_float(F16 x) { return f16_to_f32(x.bits); }
-inline void from_float(float x, float& out) { out = x; }
-inline void from_float(float x, Bf16& out) { out.bits = f32_to_bf16(x); }
-inline void from_float(float x, F16& out) { out.bits = f32_to_f16(x); }
-}  // namespace anymask
-#endif
+#include "cpu/storage.h"
 
 #if defined(ANYMASK_CPU_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ANYMASK_CPU_LOAD_INL_H_
@@ -50,6 +36,12 @@ HWY_INLINE hn::Vec<D> LoadFloats(D d, const F16* p) {
   const hn::Rebind<uint16_t, D> d16;
   const hn::Rebind<hwy::float16_t, D> df16;
   return hn::PromoteTo(d, hn::BitCast(df16, hn::LoadU(d16, &p->bits)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const Pair32* p) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::BitCast(d, hn::LoadU(du, &p->bits));
 }
 
 // to[0 .. n) = from[0 .. n) * scale. Reads and writes exactly n elements.

@@ -8,6 +8,7 @@
 // x(i, j) = x[i * stride + j]; types as in load-inl.h, widened to fp32. Only elements of the `rows` x `d` view are read.
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #if defined(ANYMASK_CPU_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ANYMASK_CPU_PACK_INL_H_
@@ -28,19 +29,32 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Floats PackPanels writes for d columns and `padded` rows.
 HWY_INLINE int64_t PanelFloats(int64_t d, int64_t padded) { return (d + kPanel - 1) / kPanel * kPanel * padded; }
 
+// Pair32 passes through bit for bit; what is computed with is scaled.
+template <class T>
+HWY_INLINE float Scaled(T x, float scale) { return to_float(x) * scale; }
+HWY_INLINE float Scaled(Pair32 x, float) { return to_float(x); }
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadScaled(D d, const T* x, hn::Vec<D> scale) {
+  if constexpr (std::is_same_v<T, Pair32>) {
+    return LoadFloats(d, x);
+  } else {
+    return hn::Mul(scale, LoadFloats(d, x));
+  }
+}
+
 // Four rows of four floats, transposed: to[j * to_stride + i] = x[i * stride + j] * scale.
 template <class T>
 HWY_INLINE void Transpose4x4(const T* HWY_RESTRICT x, int64_t stride, float scale, float* HWY_RESTRICT to, int64_t to_stride) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t i = 0; i < 4; ++i) {
-    for (int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = to_float(x[i * stride + j]) * scale;
+    for (int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = Scaled(x[i * stride + j], scale);
   }
 #else
   const hn::FixedTag<float, 4> d;
   const hn::FixedTag<uint64_t, 2> d64;
   const auto s = hn::Set(d, scale);
-  const auto r0 = hn::Mul(s, LoadFloats(d, x)), r1 = hn::Mul(s, LoadFloats(d, x + stride));
-  const auto r2 = hn::Mul(s, LoadFloats(d, x + 2 * stride)), r3 = hn::Mul(s, LoadFloats(d, x + 3 * stride));
+  const auto r0 = LoadScaled(d, x, s), r1 = LoadScaled(d, x + stride, s);
+  const auto r2 = LoadScaled(d, x + 2 * stride, s), r3 = LoadScaled(d, x + 3 * stride, s);
   const auto a = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
   const auto c = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)), e = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a, c)), d, to);
@@ -61,12 +75,12 @@ HWY_INLINE void TransposeInto(const T* HWY_RESTRICT x, int64_t stride, int64_t r
     int64_t j = 0;
     for (; j + 4 <= d; j += 4) Transpose4x4(x + i * stride + j, stride, scale, to + j * to_stride + i, to_stride);
     for (; j < d; ++j) {
-      for (int64_t r = 0; r < 4; ++r) to[j * to_stride + i + r] = to_float(x[(i + r) * stride + j]) * scale;
+      for (int64_t r = 0; r < 4; ++r) to[j * to_stride + i + r] = Scaled(x[(i + r) * stride + j], scale);
     }
     i += 4;
   }
   for (; i < rows; ++i) {
-    for (int64_t j = 0; j < d; ++j) to[j * to_stride + i] = to_float(x[i * stride + j]) * scale;
+    for (int64_t j = 0; j < d; ++j) to[j * to_stride + i] = Scaled(x[i * stride + j], scale);
   }
   for (; i < width; ++i) {
     for (int64_t j = 0; j < d; ++j) to[j * to_stride + i] = 0.f;

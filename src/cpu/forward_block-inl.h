@@ -1,0 +1,308 @@
+// One block of rows against its tiles of keys: the forward kernel.
+//
+//   q   packed [group of kRows rows][d][kRows], times the factor that makes scores powers of two
+//   s   [96][score_stride]: scores of a chunk, then probabilities, in place
+//   o   [96][d_v up to kPanel]: the running output
+//
+// A tile is cut into micro-tiles of kRows rows x kPanel keys. From the tile's words each is EMPTY (no product at all), WHOLE (plain)
+// or MIXED (masked by word after the same product): what a row computes depends on the bits alone, not on how the mask was said.
+// MIXED tiles multiply dropped values by an exact 0; should that have made a NaN (a dropped V of inf or NaN), the block is computed
+// again with those tiles done key by key, so that a dropped key never matters.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "cpu/bf16_dot.h"
+#include "cpu/forward.h"
+
+#if defined(ANYMASK_CPU_FORWARD_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ANYMASK_CPU_FORWARD_BLOCK_INL_H_
+#undef ANYMASK_CPU_FORWARD_BLOCK_INL_H_
+#else
+#define ANYMASK_CPU_FORWARD_BLOCK_INL_H_
+#endif
+
+#include "cpu/exp-inl.h"
+#include "cpu/forward_products-inl.h"
+#include "cpu/forward_scores-inl.h"
+#include "cpu/gemm-inl.h"
+#include "cpu/load-inl.h"
+#include "cpu/pack-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace anymask {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr int64_t kMaxGroups = max_block_rows / kRows;
+
+// Running statistics of the block's rows, base 2.
+struct RowStats {
+  alignas(64) float max[max_block_rows];
+  alignas(64) float base[max_block_rows];   // max, or 0 while a row has seen nothing
+  alignas(64) float alpha[max_block_rows];  // what the chunk multiplies the past by
+  alignas(64) float sum[max_block_rows * kLanes];
+  alignas(64) float chunk_max[max_block_rows * kLanes];
+};
+
+// The tiles of a chunk and which micro-tiles of them live.
+template <class P>
+struct Chunk {
+  int64_t num_slots = 0;
+  Slot slots[chunk_tiles];
+  const typename P::Packed* k[chunk_tiles];
+  const typename P::Packed* v[chunk_tiles];
+  uint32_t live[kMaxGroups][chunk_tiles];   // bit p: panel p of the slot keeps something
+  uint32_t whole[kMaxGroups][chunk_tiles];  // bit p: it keeps everything
+  typename P::Segment segments[kMaxGroups][chunk_tiles * ((kPanelsPerTile + 1) / 2)];
+  int32_t num_segments[kMaxGroups];
+  bool mixed[kMaxGroups];
+};
+
+template <class P>
+class Block {
+ public:
+  Block(const BlockTask& task, ForwardScratch& scratch)
+      : task_(task),
+        problem_(*task.problem),
+        sequence_(problem_.sequences[static_cast<size_t>(task.block.sequence)]),
+        rows_(task.block.rows()),
+        groups_((rows_ + kRows - 1) / kRows),
+        o_stride_((problem_.d_v + kPanel - 1) / kPanel * kPanel),
+        scores_(problem_, sequence_, task.block),
+        q_(scratch.q.get<typename P::Packed>(max_block_rows * problem_.d_qk)),
+        s_(scratch.s.get<float>(max_block_rows * score_stride)),
+        o_(scratch.o.get<float>(max_block_rows * o_stride_)) {
+    if (task.packed.k == nullptr) {
+      own_k_ = scratch.k.get<typename P::Packed>(chunk_tiles * tile_keys * problem_.d_qk);
+      own_v_ = scratch.v.get<typename P::Packed>(chunk_tiles * tile_keys * o_stride_);
+    }
+  }
+
+  void run() {
+    P::PackQueries(problem_, sequence_, task_.block, scores_.query_factor(P::kScalesQueries), q_);
+    pass(false);
+    if (any_mixed_ && has_nan()) pass(true);
+    if (task_.partial.o != nullptr) {
+      leave_partial();
+    } else {
+      finish();
+    }
+  }
+
+ private:
+  void pass(bool exact) {
+    const DF d;
+    for (int64_t i = 0; i < max_block_rows; ++i) stats_.max[i] = -std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < groups_ * kRows; ++i) hn::Store(hn::Zero(d), d, stats_.sum + i * kLanes);
+    std::memset(o_, 0, static_cast<size_t>(groups_ * kRows * o_stride_) * sizeof(float));
+    for (int64_t first = 0; first < task_.num_tiles; first += chunk_tiles) {
+      gather(first, HWY_MIN(task_.num_tiles - first, chunk_tiles));
+      score();
+      soften();
+      accumulate(exact);
+    }
+  }
+
+  // The chunk's tiles, their panels, the state of each micro-tile, and the stretches of keys each group multiplies.
+  void gather(int64_t first, int64_t count) {
+    chunk_.num_slots = count;
+    for (int64_t j = 0; j < count; ++j) {
+      const KeyTile& tile = task_.tiles[first + j];
+      chunk_.slots[j] = Slot::of(tile, sequence_.s_kv);
+      const int64_t k_elements = tile_keys * problem_.d_qk, v_elements = tile_keys * o_stride_;
+      if (own_k_ == nullptr) {
+        chunk_.k[j] = static_cast<const typename P::Packed*>(task_.packed.k) + (tile.n_block - task_.packed.first_tile) * k_elements;
+        chunk_.v[j] = static_cast<const typename P::Packed*>(task_.packed.v) + (tile.n_block - task_.packed.first_tile) * v_elements;
+      } else {
+        P::PackTile(problem_, sequence_, task_.block.kv_head, tile.n_block, own_k_ + j * k_elements, own_v_ + j * v_elements);
+        chunk_.k[j] = own_k_ + j * k_elements;
+        chunk_.v[j] = own_v_ + j * v_elements;
+      }
+    }
+    for (int64_t g = 0; g < groups_; ++g) {
+      chunk_.num_segments[g] = 0;
+      chunk_.mixed[g] = false;
+      for (int64_t j = 0; j < count; ++j) {
+        const Slot& slot = chunk_.slots[j];
+        uint64_t any = slot.edge, all = slot.edge;
+        if (slot.words != nullptr) {
+          any = 0;
+          all = ~uint64_t{0};
+          for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) {
+            const uint64_t word = slot.words[scores_.token_of(i)];
+            any |= word;
+            all &= word;
+          }
+        }
+        uint32_t live = 0, whole = 0;
+        for (int p = 0; p < kPanelsPerTile; ++p) {
+          if (((any >> (p * kPanel)) & kPanelBits) != 0) live |= 1u << p;
+          if (((all >> (p * kPanel)) & kPanelBits) == kPanelBits) whole |= 1u << p;
+        }
+        chunk_.live[g][j] = live;
+        chunk_.whole[g][j] = whole;
+        chunk_.mixed[g] = chunk_.mixed[g] || live != whole;
+        for (int p = 0; p < kPanelsPerTile;) {
+          if (!(live >> p & 1)) {
+            ++p;
+            continue;
+          }
+          int end = p + 1;
+          while (end < kPanelsPerTile && (live >> end & 1)) ++end;
+          chunk_.segments[g][chunk_.num_segments[g]++] = {chunk_.v[j] + p * kPanel * kPanel,
+                                                          static_cast<int32_t>(j * tile_keys + p * kPanel), (end - p) * kPanel};
+          p = end;
+        }
+      }
+      any_mixed_ = any_mixed_ || chunk_.mixed[g];
+    }
+  }
+
+  // S = Q K^T, options, mask; the chunk's maxima.
+  void score() {
+    const DF d;
+    const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
+    for (int64_t i = 0; i < groups_ * kRows; ++i) hn::Store(low, d, stats_.chunk_max + i * kLanes);
+    const bool plain_scores = !scores_.has_options();
+    for (int64_t j = 0; j < chunk_.num_slots; ++j) {
+      for (int p = 0; p < kPanelsPerTile; ++p) {
+        const typename P::Packed* panel = chunk_.k[j] + p * kPanel * problem_.d_qk;
+        const int64_t column = j * tile_keys + p * kPanel;
+        for (int64_t g = 0; g < groups_; ++g) {
+          if (!(chunk_.live[g][j] >> p & 1)) continue;
+          const typename P::Packed* q = q_ + g * kRows * problem_.d_qk;
+          float* s = s_ + g * kRows * score_stride + column;
+          float* chunk_max = stats_.chunk_max + g * kRows * kLanes;
+          const bool whole = chunk_.whole[g][j] >> p & 1;
+          if (whole && plain_scores) {
+            P::Scores(q, panel, problem_.d_qk, scores_.raw_factor(P::kScalesQueries), s, chunk_max);
+          } else {
+            P::Scores(q, panel, problem_.d_qk, scores_.raw_factor(P::kScalesQueries), s, nullptr);
+            scores_.finish(chunk_.slots[j], p, whole, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows), s, chunk_max);
+          }
+        }
+      }
+    }
+  }
+
+  // m' = max(m, max S); alpha = 2^(m - m'); P = 2^(S - m'); l = alpha l + rowsum P.
+  void soften() {
+    const DF d;
+    const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
+    for (int64_t i = 0; i < groups_ * kRows; ++i) {
+      stats_.base[i] = hn::GetLane(hn::MaxOfLanes(d, hn::Load(d, stats_.chunk_max + i * kLanes)));
+    }
+    for (int64_t i = 0; i < groups_ * kRows; i += kLanes) {
+      const VF past = hn::Load(d, stats_.max + i);
+      const VF now = hn::Max(past, hn::Load(d, stats_.base + i));
+      const VF base = hn::IfThenZeroElse(hn::Eq(now, low), now);
+      hn::Store(Exp2(d, hn::Sub(past, base)), d, stats_.alpha + i);
+      hn::Store(base, d, stats_.base + i);
+      hn::Store(now, d, stats_.max + i);
+    }
+    for (int64_t g = 0; g < groups_; ++g) {
+      if (chunk_.num_segments[g] == 0) continue;
+      for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) {
+        const VF base = hn::Set(d, stats_.base[i]);
+        VF sum = hn::Mul(hn::Set(d, stats_.alpha[i]), hn::Load(d, stats_.sum + i * kLanes));
+        float* row = s_ + i * score_stride;
+        for (int32_t n = 0; n < chunk_.num_segments[g]; ++n) {
+          float* HWY_RESTRICT s = row + chunk_.segments[g][n].column;
+          const int32_t count = chunk_.segments[g][n].count;
+          for (int32_t c = 0; c < count; c += kPanel) {
+            const VF p0 = Exp2(d, hn::Sub(hn::LoadU(d, s + c), base));
+            const VF p1 = Exp2(d, hn::Sub(hn::LoadU(d, s + c + kLanes), base));
+            hn::StoreU(p0, d, s + c);
+            hn::StoreU(p1, d, s + c + kLanes);
+            sum = hn::Add(sum, hn::Add(p0, p1));
+          }
+          P::Narrow(row, chunk_.segments[g][n].column, count);
+        }
+        hn::Store(sum, d, stats_.sum + i * kLanes);
+      }
+    }
+  }
+
+  // O = alpha O + P V. A panel of V (16 KB with AVX2) is used by all groups before the next.
+  void accumulate(bool exact) {
+    for (int64_t column = 0; column < problem_.d_v; column += kPanel) {
+      const bool one_vector = problem_.d_v - column <= kLanes;
+      for (int64_t g = 0; g < groups_; ++g) {
+        if (chunk_.num_segments[g] == 0 || (exact && chunk_.mixed[g])) continue;
+        P::Accumulate(s_ + g * kRows * score_stride, chunk_.segments[g], chunk_.num_segments[g], column * tile_keys, one_vector,
+                      stats_.alpha + g * kRows, o_ + g * kRows * o_stride_ + column, o_stride_);
+      }
+    }
+    if (!exact) return;
+    for (int64_t g = 0; g < groups_; ++g) {
+      if (!chunk_.mixed[g]) continue;
+      for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) accumulate_exactly(g, i);
+    }
+  }
+
+  // The same for one row, key by key, leaving out what is dropped.
+  void accumulate_exactly(int64_t g, int64_t i) {
+    float* o = o_ + i * o_stride_;
+    for (int64_t c = 0; c < o_stride_; ++c) o[c] *= stats_.alpha[i];
+    for (int64_t j = 0; j < chunk_.num_slots; ++j) {
+      const Slot& slot = chunk_.slots[j];
+      const uint64_t word = slot.word(scores_.token_of(i));
+      for (int64_t key = 0; key < tile_keys; ++key) {
+        if (!(chunk_.live[g][j] >> (key / kPanel) & 1) || !(word >> key & 1)) continue;
+        const float p = P::Probability(s_ + i * score_stride, j * tile_keys + key);
+        for (int64_t c = 0; c < problem_.d_v; ++c) o[c] = std::fma(p, P::Value(chunk_.v[j], key, c), o[c]);
+      }
+    }
+  }
+
+  bool has_nan() const {
+    for (int64_t i = 0; i < rows_; ++i) {
+      for (int64_t c = 0; c < problem_.d_v; ++c) {
+        if (std::isnan(o_[i * o_stride_ + c])) return true;
+      }
+    }
+    return false;
+  }
+
+  float row_sum(int64_t i) const {
+    const DF d;
+    return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, stats_.sum + i * kLanes)));
+  }
+
+  void finish() {
+    for (int64_t i = 0; i < rows_; ++i) {
+      FinishRow(problem_, sequence_, task_.block, i, o_ + i * o_stride_, stats_.max[i], row_sum(i));
+    }
+  }
+
+  void leave_partial() {
+    for (int64_t i = 0; i < rows_; ++i) {
+      std::memcpy(task_.partial.o + i * problem_.d_v, o_ + i * o_stride_, static_cast<size_t>(problem_.d_v) * sizeof(float));
+      task_.partial.max[i] = stats_.max[i];
+      task_.partial.sum[i] = row_sum(i);
+    }
+  }
+
+  const BlockTask& task_;
+  const AttentionProblem& problem_;
+  const Sequence& sequence_;
+  const int64_t rows_, groups_, o_stride_;
+  const Scores scores_;
+  typename P::Packed* const q_;
+  float* const s_;
+  float* const o_;
+  typename P::Packed* own_k_ = nullptr;
+  typename P::Packed* own_v_ = nullptr;
+  bool any_mixed_ = false;
+  RowStats stats_;
+  Chunk<P> chunk_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace anymask
+HWY_AFTER_NAMESPACE();
+#endif
