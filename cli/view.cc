@@ -33,24 +33,26 @@ struct ViewOptions {
 };
 
 int64_t within(const char* option, int64_t value, int64_t least, int64_t most) {
-  if (value < least || value > most) throw UsageError(fmt::format("{} is {}; expected {} to {}", option, value, least, most));
+  if (value < least || value > most)
+    throw UsageError(fmt::format("{} is {}; expected {} to {}", option, value, least, most));
   return value;
 }
 
 nlohmann::ordered_json as_json(const MaskPicture& p) {
-  nlohmann::ordered_json json{{"mask", p.title},
-                              {"note", p.note},
-                              {"s_q", p.s_q},
-                              {"s_kv", p.s_kv},
-                              {"kept", p.kept},
-                              {"pairs", p.pairs},
-                              {"kept_share", p.kept_share()},
-                              {"tile_q", p.tile_q},
-                              {"tile_kv", p.tile_kv},
-                              {"transposed", p.transposed},
-                              {"tiles", {{"full", p.full_tiles}, {"partial", p.partial_tiles}, {"empty", p.empty_tiles}}},
-                              {"cell_q", p.cell_q},
-                              {"cell_kv", p.cell_kv}};
+  nlohmann::ordered_json json{
+      {"mask", p.title},
+      {"note", p.note},
+      {"s_q", p.s_q},
+      {"s_kv", p.s_kv},
+      {"kept", p.kept},
+      {"pairs", p.pairs},
+      {"kept_share", p.kept_share()},
+      {"tile_q", p.tile_q},
+      {"tile_kv", p.tile_kv},
+      {"transposed", p.transposed},
+      {"tiles", {{"full", p.full_tiles}, {"partial", p.partial_tiles}, {"empty", p.empty_tiles}}},
+      {"cell_q", p.cell_q},
+      {"cell_kv", p.cell_kv}};
   constexpr const char* kNames[] = {"empty", "mixed", "partial", "full"};
   auto share = nlohmann::ordered_json::array(), kind = nlohmann::ordered_json::array();
   for (int64_t i = 0; i < p.rows; ++i) {
@@ -75,9 +77,12 @@ int run_view(const ViewOptions& o) {
     input.text = o.text;
   }
   if (!o.out.empty()) check_picture_path(o.out);
-  if (o.json && o.out == "-") throw UsageError("--json and --out - both write to standard output: name a file, or drop one of them");
-  if (o.plain && !o.out.empty()) throw UsageError("--plain is about the terminal and --out writes a file: drop one of them");
-  if (o.width && !o.out.empty()) throw UsageError("--width is about the terminal and --out writes a file: use --size for the number of cells");
+  if (o.json && o.out == "-")
+    throw UsageError("--json and --out - both write to standard output: name a file, or drop one of them");
+  if (o.plain && !o.out.empty())
+    throw UsageError("--plain is about the terminal and --out writes a file: drop one of them");
+  if (o.width && !o.out.empty())
+    throw UsageError("--width is about the terminal and --out writes a file: use --size for the number of cells");
   if (o.all_heads && o.head != 0) throw UsageError("--head and --all-heads contradict each other: drop one");
 
   PictureOptions options;
@@ -104,7 +109,9 @@ int run_view(const ViewOptions& o) {
   if (o.all_heads) {
     pictures = make_head_pictures(mask.get(), lengths.value, options);
     if (pictures.size() > kMostPlanes) {
-      throw UsageError(fmt::format("--all-heads would draw {} different planes; expected at most {}: pick one by --head", pictures.size(), kMostPlanes));
+      throw UsageError(
+          fmt::format("--all-heads would draw {} different planes; expected at most {}: pick one by --head",
+                      pictures.size(), kMostPlanes));
     }
   } else {
     pictures.push_back(make_picture(mask.get(), lengths.value, options));
@@ -125,10 +132,12 @@ int run_view(const ViewOptions& o) {
     for (const MaskPicture& picture : pictures) json.push_back(as_json(picture));
     fmt::print("{}\n", (o.all_heads ? json : json[0]).dump());
   } else if (print) {
-    for (size_t i = 0; i < pictures.size(); ++i) fmt::print("{}{}", i == 0 ? "" : "\n", picture_text(pictures[i], style, columns));
+    for (size_t i = 0; i < pictures.size(); ++i)
+      fmt::print("{}{}", i == 0 ? "" : "\n", picture_text(pictures[i], style, columns));
   } else if (o.out != "-") {
-    fmt::print("{}: keeps {}, {} full, {} partial, {} empty tiles\n", o.out, percent(pictures[0].kept_share()), human_count(pictures[0].full_tiles),
-               human_count(pictures[0].partial_tiles), human_count(pictures[0].empty_tiles));
+    fmt::print("{}: keeps {}, {} full, {} partial, {} empty tiles\n", o.out, percent(pictures[0].kept_share()),
+               human_count(pictures[0].full_tiles), human_count(pictures[0].partial_tiles),
+               human_count(pictures[0].empty_tiles));
   }
   return 0;
 }
@@ -137,11 +146,12 @@ int run_view(const ViewOptions& o) {
 
 void add_view(Args& app) {
   auto o = std::make_shared<ViewOptions>();
-  Args view = app.command("view", "draw a mask and its tiles: in the terminal, as SVG or PNG",
-                          "anymask view causal\n"
-                          "anymask view \"causal & window(3, 0) | keys(0, 2)\" --seq 24\n"
-                          "anymask view \"causal & documents(@cu)\" --array cu=cu.npy --seq 8192 --out mask.png\n"
-                          "anymask view \"per_head([causal, window(8, 0)])\" --seq 64 --heads 2 --all-heads --out heads.svg");
+  Args view =
+      app.command("view", "draw a mask and its tiles: in the terminal, as SVG or PNG",
+                  "anymask view causal\n"
+                  "anymask view \"causal & window(3, 0) | keys(0, 2)\" --seq 24\n"
+                  "anymask view \"causal & documents(@cu)\" --array cu=cu.npy --seq 8192 --out mask.png\n"
+                  "anymask view \"per_head([causal, window(8, 0)])\" --seq 64 --heads 2 --all-heads --out heads.svg");
   view.positional("MASK", o->text, "what is kept, as with --mask");
   add_mask_options(view, o->mask, true);
   add_lengths_options(view, o->lengths);
@@ -155,7 +165,8 @@ void add_view(Args& app) {
   view.flag("--transposed", o->transposed, "the tiles of the backward's plan for dK and dV: --tile-m runs along keys");
   view.flag("--no-tiles", o->no_tiles, "kept and dropped alone");
   view.section("Picture");
-  view.option("--out", o->out, "FILE", "write FILE.svg or FILE.png, or SVG to standard output (-), instead of printing");
+  view.option("--out", o->out, "FILE",
+              "write FILE.svg or FILE.png, or SVG to standard output (-), instead of printing");
   view.option("--size", o->size, "N", "most cells a side, 1 to 512 (128; in a terminal what fits)");
   view.option("--width", o->width, "COLUMNS", "columns of the terminal, 32 to 1000 (its own)");
   view.flag("--plain", o->plain, "letters instead of colours");

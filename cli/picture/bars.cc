@@ -1,4 +1,5 @@
-// The layout of grouped horizontal bars: legend on top, a label a group, a value a bar, an axis with round values below.
+// The layout of grouped horizontal bars: legend on top, a label a group, a value a bar, an axis with round values
+// below.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -13,11 +14,14 @@ namespace {
 constexpr double kMargin = 18, kBarsWidth = 460, kBar = 13, kBarGap = 2, kGroupGap = 12;
 constexpr int64_t kLongestLabel = 44, kLongestValue = 28;
 
-// Okabe and Ito's colours, ours first, ordered so that neighbours differ in lightness; more series than these start over.
+// Okabe and Ito's colours, ours first, ordered so that neighbours differ in lightness; more series than these start
+// over.
 constexpr Rgb kSeries[] = {{0x1b, 0x4b, 0x91}, {0xe6, 0x9f, 0x00}, {0x00, 0x9e, 0x73}, {0xcc, 0x79, 0xa7},
                            {0x56, 0xb4, 0xe9}, {0xd5, 0x5e, 0x00}, {0x80, 0x80, 0x80}, {0xf0, 0xe4, 0x42}};
 
-std::string value_text(const Bar& bar) { return elide(bar.text.empty() ? short_number(bar.value) : bar.text, kLongestValue); }
+std::string value_text(const Bar& bar) {
+  return elide(bar.text.empty() ? short_number(bar.value) : bar.text, kLongestValue);
+}
 
 using NewCanvas = std::unique_ptr<Canvas> (*)(double width, double height);
 
@@ -59,7 +63,8 @@ std::string draw_bars(const std::string& title, const BarRows& rows, NewCanvas n
 
   const auto canvas = new_canvas(width, bottom + 40 + kMargin);
   for (size_t i = 0; i < heading.size(); ++i) {
-    canvas->text(kMargin, kMargin + static_cast<double>(i + 1) * line_of(Letters::large) - 9, heading[i], Letters::large, Anchor::left, kInk);
+    canvas->text(kMargin, kMargin + static_cast<double>(i + 1) * line_of(Letters::large) - 9, heading[i],
+                 Letters::large, Anchor::left, kInk);
   }
   for (size_t i = 0; i < series.size(); ++i) {
     canvas->boxes({{places[i].x, places[i].y, 12, 12}}, kSeries[i % std::size(kSeries)]);
@@ -75,9 +80,11 @@ std::string draw_bars(const std::string& title, const BarRows& rows, NewCanvas n
   std::string description;
   for (const BarGroup& group : rows.groups) {
     const double height = static_cast<double>(std::max<size_t>(group.bars.size(), 1)) * (kBar + kBarGap) - kBarGap;
-    canvas->text(left - 8, y + height / 2 + 3.5, elide(group.label, kLongestLabel), Letters::small, Anchor::right, kInk);
+    canvas->text(left - 8, y + height / 2 + 3.5, elide(group.label, kLongestLabel), Letters::small, Anchor::right,
+                 kInk);
     for (const Bar& bar : group.bars) {
-      const auto color = static_cast<size_t>(std::find(series.begin(), series.end(), bar.series) - series.begin()) % std::size(kSeries);
+      const auto color = static_cast<size_t>(std::find(series.begin(), series.end(), bar.series) - series.begin()) %
+                         std::size(kSeries);
       const double value = std::isfinite(bar.value) ? bar.value : 0;
       canvas->boxes({{left, y, at(value) - left, kBar}}, kSeries[color]);
       canvas->text(at(value) + 5, y + 10, value_text(bar), Letters::small, Anchor::left, kInk);

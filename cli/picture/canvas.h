@@ -1,4 +1,5 @@
-// What a picture is drawn on. Units are SVG pixels; PNG has two pixels to a unit, so that its bitmap letters stay small and sharp.
+// What a picture is drawn on. Units are SVG pixels; PNG has two pixels to a unit, so that its bitmap letters stay small
+// and sharp.
 #pragma once
 
 #include <memory>

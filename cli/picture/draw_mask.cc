@@ -27,11 +27,16 @@ constexpr double kLeastWidth = 440;  // of a whole picture: room for its words
 // Where positions of a plane lie on the canvas.
 struct Plot {
   double x, y, width, height;
-  double at_key(const MaskPicture& p, int64_t key) const { return x + width * static_cast<double>(key) / static_cast<double>(p.s_kv); }
-  double at_query(const MaskPicture& p, int64_t query) const { return y + height * static_cast<double>(query) / static_cast<double>(p.s_q); }
+  double at_key(const MaskPicture& p, int64_t key) const {
+    return x + width * static_cast<double>(key) / static_cast<double>(p.s_kv);
+  }
+  double at_query(const MaskPicture& p, int64_t query) const {
+    return y + height * static_cast<double>(query) / static_cast<double>(p.s_q);
+  }
 };
 
-// The plane's own proportions, but neither side below an eighth of the other. Whole pixels a cell where it is large enough.
+// The plane's own proportions, but neither side below an eighth of the other. Whole pixels a cell where it is large
+// enough.
 std::pair<double, double> plot_size(const MaskPicture& p, double side) {
   if (p.rows * p.cols == 0) return {side, std::max(side / 4, kLeastSide)};
   const auto q = static_cast<double>(p.s_q), kv = static_cast<double>(p.s_kv), longest = std::max(q, kv);
@@ -53,7 +58,8 @@ std::map<Rgb, std::vector<Box>> merged_cells(const MaskPicture& p, const Plot& p
   const auto key = [&](int64_t col) { return plot.at_key(p, std::min(col * p.cell_kv, p.s_kv)); };
   const auto query = [&](int64_t row) { return plot.at_query(p, std::min(row * p.cell_q, p.s_q)); };
   const auto emit = [&](const Run& run, int64_t end_row) {
-    boxes[run.color].push_back({key(run.begin), query(run.row), key(run.end) - key(run.begin), query(end_row) - query(run.row)});
+    boxes[run.color].push_back(
+        {key(run.begin), query(run.row), key(run.end) - key(run.begin), query(end_row) - query(run.row)});
   };
   std::vector<Run> open;  // runs that may go on in the next row, ascending
   for (int64_t row = 0; row < p.rows; ++row) {
@@ -130,7 +136,8 @@ void draw_axes(Canvas& canvas, const MaskPicture& p, const Plot& plot) {
     canvas.line(x, plot.y - 5, x, plot.y - 1, 1, kFrame);
     canvas.text(x, plot.y - 8, std::to_string(kv), Letters::small, Anchor::middle, kInk);
   }
-  for (const int64_t q : axis_ticks(p.s_q, p.cell_q == 1, static_cast<int64_t>(plot.height / (2.2 * line_of(Letters::small))))) {
+  for (const int64_t q :
+       axis_ticks(p.s_q, p.cell_q == 1, static_cast<int64_t>(plot.height / (2.2 * line_of(Letters::small))))) {
     const double y = plot.at_query(p, q) + middle_q;
     canvas.line(plot.x - 5, y, plot.x - 1, y, 1, kFrame);
     canvas.text(plot.x - 8, y + 3.5, std::to_string(q), Letters::small, Anchor::right, kInk);
@@ -164,7 +171,9 @@ std::vector<Entry> legend_of(const std::vector<MaskPicture>& pictures) {
   if (tiles) {
     if (kinds[static_cast<size_t>(TileKind::full)]) entries.push_back({"full tile", {kFull}});
     if (kinds[static_cast<size_t>(TileKind::partial)]) {
-      if (elements) entries.push_back({"partial tile: kept", {kPartialKept}}), entries.push_back({"partial tile: dropped", {kPartialDropped}});
+      if (elements)
+        entries.push_back({"partial tile: kept", {kPartialKept}}),
+            entries.push_back({"partial tile: dropped", {kPartialDropped}});
       if (shaded) entries.push_back({"partial tile, 0 to 100% kept", gradient(kPartialDropped, kPartialKept)});
     }
     if (mixed) entries.push_back({"full and empty tiles", gradient(kEmpty, kFull)});
@@ -189,8 +198,10 @@ double draw_legend(Canvas* canvas, const std::vector<Entry>& entries, double x, 
       const double step = entry.swatch.size() == 1 ? kSwatch : kSwatch / 2;
       double left = at;
       for (const Rgb color : entry.swatch) canvas->boxes({{left, line, step, kSwatch}}, color), left += step;
-      canvas->line(at, line, left, line, 0.5, kFrame), canvas->line(at, line + kSwatch, left, line + kSwatch, 0.5, kFrame);
-      canvas->line(at, line, at, line + kSwatch, 0.5, kFrame), canvas->line(left, line, left, line + kSwatch, 0.5, kFrame);
+      canvas->line(at, line, left, line, 0.5, kFrame),
+          canvas->line(at, line + kSwatch, left, line + kSwatch, 0.5, kFrame);
+      canvas->line(at, line, at, line + kSwatch, 0.5, kFrame),
+          canvas->line(left, line, left, line + kSwatch, 0.5, kFrame);
       canvas->text(left + 6, line + 10, entry.name, Letters::small, Anchor::left, kInk);
     }
     at += entry_width(entry);
@@ -216,8 +227,10 @@ double height_of(const std::vector<Words>& lines) {
   return height;
 }
 
-void add_lines(std::vector<Words>& lines, std::string_view text, Letters letters, Rgb color, double width, int64_t most) {
-  for (std::string& line : wrap(text, static_cast<int64_t>(width / advance_of(letters)), most)) lines.push_back({std::move(line), letters, color});
+void add_lines(std::vector<Words>& lines, std::string_view text, Letters letters, Rgb color, double width,
+               int64_t most) {
+  for (std::string& line : wrap(text, static_cast<int64_t>(width / advance_of(letters)), most))
+    lines.push_back({std::move(line), letters, color});
 }
 
 // `y` is the top of the first line.
@@ -238,7 +251,8 @@ using NewCanvas = std::unique_ptr<Canvas> (*)(double width, double height);
 
 std::string draw_picture(const MaskPicture& p, NewCanvas new_canvas) {
   const auto [plot_width, plot_height] = plot_size(p, kPlotSide);
-  const double labels = std::max<double>(static_cast<double>(text_width(std::to_string(p.s_q))) * advance_of(Letters::small) + 10, 24);
+  const double labels =
+      std::max<double>(static_cast<double>(text_width(std::to_string(p.s_q))) * advance_of(Letters::small) + 10, 24);
   // Half of the last key's label stands over the edge.
   const double beyond = static_cast<double>(text_width(std::to_string(p.s_kv))) * advance_of(Letters::small) / 2;
   const double width = std::max(2 * kMargin + labels + plot_width + beyond, kLeastWidth);
@@ -251,9 +265,11 @@ std::string draw_picture(const MaskPicture& p, NewCanvas new_canvas) {
     if (!fact.empty()) add_lines(head, fact, Letters::small, kFaintInk, room, 2);
   }
   const std::vector<Entry> legend = legend_of({p});
-  const Plot plot{kMargin + labels, kMargin + height_of(head) + (p.rows * p.cols == 0 ? 14 : 44), plot_width, plot_height};
+  const Plot plot{kMargin + labels, kMargin + height_of(head) + (p.rows * p.cols == 0 ? 14 : 44), plot_width,
+                  plot_height};
   const double legend_y = plot.y + plot.height + 16;
-  const double height = legend_y + draw_legend(nullptr, legend, plot.x, legend_y, width - kMargin - plot.x) + kMargin - 4;
+  const double height =
+      legend_y + draw_legend(nullptr, legend, plot.x, legend_y, width - kMargin - plot.x) + kMargin - 4;
 
   const auto canvas = new_canvas(width, height);
   draw_lines(*canvas, head, kMargin, kMargin - 4);
@@ -314,7 +330,8 @@ std::string draw_gallery(const std::string& title, const std::vector<MaskPicture
     const double x = kMargin + pitch * static_cast<double>(i % columns), top = tops[i / columns];
     draw_lines(*canvas, panel.head, x, top + row.head - height_of(panel.head));
     draw_cells(*canvas, pictures[i], {x, top + row.head + 4, panel.plot_width, panel.plot_height});
-    description += (i == 0 ? "" : "; ") + (pictures[i].note.empty() ? pictures[i].title : pictures[i].note) + " keeps " + percent(pictures[i].kept_share());
+    description += (i == 0 ? "" : "; ") + (pictures[i].note.empty() ? pictures[i].title : pictures[i].note) +
+                   " keeps " + percent(pictures[i].kept_share());
   }
   return canvas->finish(title, description);
 }
@@ -323,7 +340,18 @@ std::string draw_gallery(const std::string& title, const std::vector<MaskPicture
 
 std::string picture_svg(const MaskPicture& picture) { return draw_picture(picture, svg_canvas); }
 std::string picture_png(const MaskPicture& picture) { return draw_picture(picture, png_canvas); }
-std::string gallery_svg(const std::string& title, const std::vector<MaskPicture>& pictures) { return draw_gallery(title, pictures, svg_canvas); }
-std::string gallery_png(const std::string& title, const std::vector<MaskPicture>& pictures) { return draw_gallery(title, pictures, png_canvas); }
+std::string cells_svg(const MaskPicture& picture) {
+  const auto [width, height] = plot_size(picture, kPanelSide);
+  const auto canvas = svg_canvas(width + 2, height + 2);
+  draw_cells(*canvas, picture, {1, 1, width, height});
+  return canvas->finish(picture.title, described(picture));
+}
+
+std::string gallery_svg(const std::string& title, const std::vector<MaskPicture>& pictures) {
+  return draw_gallery(title, pictures, svg_canvas);
+}
+std::string gallery_png(const std::string& title, const std::vector<MaskPicture>& pictures) {
+  return draw_gallery(title, pictures, png_canvas);
+}
 
 }  // namespace anymask::cli

@@ -23,11 +23,14 @@ int sequence_length(unsigned char byte) {
 }
 
 bool is_control(char32_t point) {
-  return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x200B && point <= 0x200F) || (point >= 0x2028 && point <= 0x202E);
+  return point < 0x20 || (point >= 0x7F && point < 0xA0) || (point >= 0x200B && point <= 0x200F) ||
+         (point >= 0x2028 && point <= 0x202E);
 }
 
 // "1 query", "2,048 keys".
-std::string counted(int64_t count, const char* one, const char* many) { return human_count(count) + " " + (count == 1 ? one : many); }
+std::string counted(int64_t count, const char* one, const char* many) {
+  return human_count(count) + " " + (count == 1 ? one : many);
+}
 std::string queries(int64_t count) { return counted(count, "query", "queries"); }
 std::string keys(int64_t count) { return counted(count, "key", "keys"); }
 
@@ -48,8 +51,10 @@ std::vector<char32_t> code_points(std::string_view text) {
       ++taken;
     }
     const bool whole = length > 0 && taken == length;
-    // Overlong forms, surrogates, the two noncharacters XML forbids and what lies beyond Unicode are as broken as a stray byte.
-    const bool valid = whole && !(length == 3 && point < 0x800) && !(length == 4 && (point < 0x10000 || point > 0x10FFFF)) &&
+    // Overlong forms, surrogates, the two noncharacters XML forbids and what lies beyond Unicode are as broken as a
+    // stray byte.
+    const bool valid = whole && !(length == 3 && point < 0x800) &&
+                       !(length == 4 && (point < 0x10000 || point > 0x10FFFF)) &&
                        !(point >= 0xD800 && point < 0xE000) && point != 0xFFFE && point != 0xFFFF;
     points.push_back(!valid ? kReplacement : is_control(point) ? U' ' : point);
     i += static_cast<size_t>(std::max(taken, 1));
@@ -98,7 +103,8 @@ std::vector<std::string> wrap(std::string_view text, int64_t width, int64_t max_
       break;
     }
     size_t cut = columns;
-    // Break after the last space or comma that fits (a space just beyond the width fits too), unless the line would be half empty.
+    // Break after the last space or comma that fits (a space just beyond the width fits too), unless the line would be
+    // half empty.
     for (size_t i = columns + 1; i-- > columns / 2;) {
       if (rest[i] == U' ' || (i > 0 && rest[i - 1] == U',')) {
         cut = i;
@@ -155,14 +161,15 @@ std::string short_number(double value) {
 }
 
 std::string kept_text(const MaskPicture& picture) {
-  return fmt::format("keeps {} of {} ({} x {})", percent(picture.kept_share()), counted(picture.pairs, "pair", "pairs"), queries(picture.s_q),
-                     keys(picture.s_kv));
+  return fmt::format("keeps {} of {} ({} x {})", percent(picture.kept_share()), counted(picture.pairs, "pair", "pairs"),
+                     queries(picture.s_q), keys(picture.s_kv));
 }
 
 std::string tiles_text(const MaskPicture& picture) {
   if (picture.tile_q == 0) return "";
-  return fmt::format("tiles of {} x {}{}: {} full, {} partial, {} empty", queries(picture.tile_q), keys(picture.tile_kv),
-                     picture.transposed ? " (for dK and dV)" : "", human_count(picture.full_tiles), human_count(picture.partial_tiles),
+  return fmt::format("tiles of {} x {}{}: {} full, {} partial, {} empty", queries(picture.tile_q),
+                     keys(picture.tile_kv), picture.transposed ? " (for dK and dV)" : "",
+                     human_count(picture.full_tiles), human_count(picture.partial_tiles),
                      human_count(picture.empty_tiles));
 }
 

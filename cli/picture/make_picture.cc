@@ -1,5 +1,6 @@
-// From a plan's runs and bit tiles to cells: every run of tiles is laid over the grid of cells and its kept pairs are counted there.
-// Time is that of the plan plus one pass over its bit tiles; memory is the plan and rows x cols counters.
+// From a plan's runs and bit tiles to cells: every run of tiles is laid over the grid of cells and its kept pairs are
+// counted there. Time is that of the plan plus one pass over its bit tiles; memory is the plan and rows x cols
+// counters.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,8 +16,8 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Positions a cell must hold so that `length` of them fit in `most` cells: aligned to the tile (a divisor or a multiple of it)
-// unless that would make cells twice as large as needed.
+// Positions a cell must hold so that `length` of them fit in `most` cells: aligned to the tile (a divisor or a multiple
+// of it) unless that would make cells twice as large as needed.
 int64_t cell_side(int64_t length, int64_t most, int64_t tile) {
   const int64_t need = std::max<int64_t>(1, ceil_div(length, most));
   int64_t aligned = ceil_div(need, tile) * tile;
@@ -40,8 +41,14 @@ int64_t side_room(int64_t most, int64_t length, int64_t other_most, int64_t othe
 class Grid {
  public:
   Grid(int64_t rows, int64_t cols, int64_t cell_m, int64_t cell_n)
-      : rows_(rows), cols_(cols), cell_m_(cell_m), cell_n_(cell_n), m_cells_(ceil_div(rows, cell_m)), n_cells_(ceil_div(cols, cell_n)),
-        kept_(static_cast<size_t>(m_cells_ * n_cells_)), seen_(kept_.size()) {}
+      : rows_(rows),
+        cols_(cols),
+        cell_m_(cell_m),
+        cell_n_(cell_n),
+        m_cells_(ceil_div(rows, cell_m)),
+        n_cells_(ceil_div(cols, cell_n)),
+        kept_(static_cast<size_t>(m_cells_ * n_cells_)),
+        seen_(kept_.size()) {}
 
   // Tiles of one kind over rows [m0, m1) and columns [n0, n1).
   void whole(int64_t m0, int64_t m1, int64_t n0, int64_t n1, TileKind kind) {
@@ -80,7 +87,8 @@ class Grid {
   float share(int64_t i, int64_t j) const {
     const int64_t height = std::min(rows_, (i + 1) * cell_m_) - i * cell_m_;
     const int64_t width = std::min(cols_, (j + 1) * cell_n_) - j * cell_n_;
-    return static_cast<float>(static_cast<double>(kept_[static_cast<size_t>(i * n_cells_ + j)]) / static_cast<double>(height * width));
+    return static_cast<float>(static_cast<double>(kept_[static_cast<size_t>(i * n_cells_ + j)]) /
+                              static_cast<double>(height * width));
   }
   TileKind kind(int64_t i, int64_t j) const {
     const uint8_t seen = seen_[static_cast<size_t>(i * n_cells_ + j)];
@@ -143,12 +151,14 @@ Planned make_plan(anymask_mask_t mask, const anymask_lengths& lengths, const Pic
   planned.h_q = std::max<int64_t>(lengths.h_q, 1);
   const int64_t sequences = planned.view.num_sequences;
   if (options.sequence < 0 || options.sequence >= sequences) {
-    throw UsageError(sequences == 0 ? "there are no sequences to draw; expected at least one in --batch or --cu-seqlens-q"
-                                    : fmt::format("--sequence is {}; expected 0 to {}: there are {} of them", options.sequence,
-                                                  sequences - 1, sequences));
+    throw UsageError(sequences == 0
+                         ? "there are no sequences to draw; expected at least one in --batch or --cu-seqlens-q"
+                         : fmt::format("--sequence is {}; expected 0 to {}: there are {} of them", options.sequence,
+                                       sequences - 1, sequences));
   }
   if (options.head < 0 || options.head >= planned.h_q) {
-    throw UsageError(fmt::format("--head is {}; expected 0 to {}: raise --heads to see more", options.head, planned.h_q - 1));
+    throw UsageError(
+        fmt::format("--head is {}; expected 0 to {}: raise --heads to see more", options.head, planned.h_q - 1));
   }
   return planned;
 }
@@ -183,7 +193,8 @@ MaskPicture draw_plane(const Planned& planned, int32_t index, const PictureOptio
   picture.rows = ceil_div(picture.s_q, picture.cell_q);
   picture.cols = ceil_div(picture.s_kv, picture.cell_kv);
 
-  Grid grid(plane.rows, plane.cols, transposed ? picture.cell_kv : picture.cell_q, transposed ? picture.cell_q : picture.cell_kv);
+  Grid grid(plane.rows, plane.cols, transposed ? picture.cell_kv : picture.cell_q,
+            transposed ? picture.cell_q : picture.cell_kv);
   lay_plane(plan, plane, grid);
   for (int64_t i = 0; i < picture.rows; ++i) {
     for (int64_t j = 0; j < picture.cols; ++j) {
@@ -207,7 +218,9 @@ std::string heads_text(const std::vector<int64_t>& heads) {
   return text;
 }
 
-void add_note(MaskPicture& picture, const std::string& note) { picture.note += (picture.note.empty() ? "" : ", ") + note; }
+void add_note(MaskPicture& picture, const std::string& note) {
+  picture.note += (picture.note.empty() ? "" : ", ") + note;
+}
 
 }  // namespace
 
@@ -218,7 +231,8 @@ MaskPicture make_picture(anymask_mask_t mask, const anymask_lengths& lengths, co
   return picture;
 }
 
-std::vector<MaskPicture> make_head_pictures(anymask_mask_t mask, const anymask_lengths& lengths, const PictureOptions& options) {
+std::vector<MaskPicture> make_head_pictures(anymask_mask_t mask, const anymask_lengths& lengths,
+                                            const PictureOptions& options) {
   const Planned planned = make_plan(mask, lengths, options);
   std::vector<int32_t> planes;
   std::vector<std::vector<int64_t>> heads_of;

@@ -1,5 +1,5 @@
-// The colours of pictures. Blue and orange of clearly different lightness stay apart for every common colour blindness, in print
-// and on dark and light backgrounds.
+// The colours of pictures. Blue and orange of clearly different lightness stay apart for every common colour blindness,
+// in print and on dark and light backgrounds.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ struct Rgb {
 
 inline constexpr Rgb kInk{0x1f, 0x25, 0x2e}, kFaintInk{0x5b, 0x64, 0x70}, kPaper{0xff, 0xff, 0xff};
 inline constexpr Rgb kFrame{0x8a, 0x92, 0x9c}, kGrid{0xb0, 0xb7, 0xc0}, kGuide{0xd9, 0xdd, 0xe2};
-inline constexpr Rgb kFull{0x1b, 0x4b, 0x91}, kEmpty{0xe9, 0xec, 0xf0};             // whole tiles, and pairs where no tiles are drawn
+inline constexpr Rgb kFull{0x1b, 0x4b, 0x91},
+    kEmpty{0xe9, 0xec, 0xf0};  // whole tiles, and pairs where no tiles are drawn
 inline constexpr Rgb kPartialKept{0xd9, 0x6c, 0x06}, kPartialDropped{0xfd, 0xe2, 0xbd};  // pairs of PARTIAL tiles
 
 // Shades between two colours: enough to read a gradient, few enough that neighbours merge into one rectangle.
@@ -42,10 +43,14 @@ inline Rgb cell_color(const MaskPicture& picture, int64_t row, int64_t col) {
   const float share = shade(picture.share[i]);
   if (picture.tile_q == 0) return blend(kEmpty, kFull, share);
   switch (picture.tile[i]) {
-    case TileKind::empty: return kEmpty;
-    case TileKind::full: return kFull;
-    case TileKind::mixed: return blend(kEmpty, kFull, share);
-    case TileKind::partial: break;
+    case TileKind::empty:
+      return kEmpty;
+    case TileKind::full:
+      return kFull;
+    case TileKind::mixed:
+      return blend(kEmpty, kFull, share);
+    case TileKind::partial:
+      break;
   }
   return blend(kPartialDropped, kPartialKept, share);
 }

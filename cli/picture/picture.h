@@ -1,7 +1,7 @@
 // Pictures of masks and of measurements: in a terminal, as SVG, as PNG.
 //
-// A MaskPicture is plain data, made from the tiles a plan really lists, so what is drawn is what a kernel would run. One layout
-// (draw_mask.cc, bars.cc) draws on a Canvas (canvas.h), of which SVG and PNG are the two kinds.
+// A MaskPicture is plain data, made from the tiles a plan really lists, so what is drawn is what a kernel would run.
+// One layout (draw_mask.cc, bars.cc) draws on a Canvas (canvas.h), of which SVG and PNG are the two kinds.
 #pragma once
 
 #include <anymask/anymask.h>
@@ -15,19 +15,20 @@ namespace anymask::cli {
 // What a cell's tiles are: all empty, all full, some of both (`mixed`), or one of them at least PARTIAL.
 enum class TileKind : uint8_t { empty, mixed, partial, full };
 
-// One plane of a mask: rows x cols cells, q downwards, keys to the right. Cell (i, j) covers queries [i * cell_q, (i + 1) * cell_q)
-// and keys [j * cell_kv, (j + 1) * cell_kv); those of the last row and column may be cut short by the plane's edge.
+// One plane of a mask: rows x cols cells, q downwards, keys to the right. Cell (i, j) covers queries [i * cell_q, (i +
+// 1) * cell_q) and keys [j * cell_kv, (j + 1) * cell_kv); those of the last row and column may be cut short by the
+// plane's edge.
 struct MaskPicture {
-  std::string title;                 // the mask's text
-  std::string note;                  // which sequence and head; may be empty
+  std::string title;  // the mask's text
+  std::string note;   // which sequence and head; may be empty
   int64_t s_q = 0, s_kv = 0;
   int64_t rows = 0, cols = 0;
-  int64_t cell_q = 1, cell_kv = 1;   // pairs a side; aligned to the tiles where that costs less than half the resolution
-  std::vector<float> share;          // [rows, cols] kept share, 0 to 1
-  std::vector<TileKind> tile;        // [rows, cols] what the cell's tiles are
-  int64_t tile_q = 0, tile_kv = 0;   // tile sides along q and keys; 0: tiles are not drawn
-  bool transposed = false;           // the tiles are those of dK and dV
-  int64_t kept = 0, pairs = 0;       // of this plane
+  int64_t cell_q = 1, cell_kv = 1;  // pairs a side; aligned to the tiles where that costs less than half the resolution
+  std::vector<float> share;         // [rows, cols] kept share, 0 to 1
+  std::vector<TileKind> tile;       // [rows, cols] what the cell's tiles are
+  int64_t tile_q = 0, tile_kv = 0;  // tile sides along q and keys; 0: tiles are not drawn
+  bool transposed = false;          // the tiles are those of dK and dV
+  int64_t kept = 0, pairs = 0;      // of this plane
   int64_t full_tiles = 0, partial_tiles = 0, empty_tiles = 0;
 
   bool elements() const { return cell_q == 1 && cell_kv == 1; }  // each cell is one pair
@@ -44,14 +45,15 @@ struct PictureOptions {
 // The picture of one plane. Time and memory are the plan's: nothing of s_q x s_kv is held. Throws UsageError.
 MaskPicture make_picture(anymask_mask_t mask, const anymask_lengths& lengths, const PictureOptions& options);
 // One picture for each distinct plane of `options.sequence`, its `note` naming the heads that use it.
-std::vector<MaskPicture> make_head_pictures(anymask_mask_t mask, const anymask_lengths& lengths, const PictureOptions& options);
+std::vector<MaskPicture> make_head_pictures(anymask_mask_t mask, const anymask_lengths& lengths,
+                                            const PictureOptions& options);
 
 // ------------------------------------------------------------- terminal
 
 enum class TextStyle : uint8_t {
-  plain,       // ASCII, no colour
-  color256,    // half blocks in the 256-colour palette
-  truecolor    // half blocks in 24-bit colour
+  plain,     // ASCII, no colour
+  color256,  // half blocks in the 256-colour palette
+  truecolor  // half blocks in 24-bit colour
 };
 // What standard output shows: plain unless color_on_stdout(); 24-bit colour where COLORTERM promises it.
 TextStyle stdout_text_style();
@@ -62,16 +64,18 @@ struct TextRoom {
 };
 TextRoom text_room(TextStyle style, int columns);
 
-// Title, axes, cells, legend and counts. Lines end in \n and are no longer than `columns` (at least 32) if the picture has no more
-// cells than text_room().
+// Title, axes, cells, legend and counts. Lines end in \n and are no longer than `columns` (at least 32) if the picture
+// has no more cells than text_room().
 std::string picture_text(const MaskPicture& picture, TextStyle style, int columns);
-// Cells alone, for listings: no title, axes or legend. Up to 16 x 16 cells: 16 columns, 8 lines (plain: 16 lines).
+// Kept and dropped cells alone, for listings: no tiles, title, axes or legend. A column a cell, two rows a line (plain:
+// one).
 std::string mask_picture_text(const MaskPicture& picture, TextStyle style);
 
 // ----------------------------------------------------------- SVG and PNG
 
 // Format by the end of the name: .svg or .png; "-" writes SVG to standard output. Files appear whole or not at all.
-// Throws UsageError when the name ends otherwise or the file cannot be written; check_picture_path() finds that before any work.
+// Throws UsageError when the name ends otherwise or the file cannot be written; check_picture_path() finds that before
+// any work.
 void check_picture_path(const std::string& path);
 void write_picture(const std::string& path, const MaskPicture& picture);
 // Small multiples in rows, each with its own title and kept share, under one title.
@@ -98,6 +102,7 @@ void write_bars(const std::string& path, const std::string& title, const BarRows
 // The same pictures as bytes.
 std::string picture_svg(const MaskPicture& picture);
 std::string picture_png(const MaskPicture& picture);
+std::string cells_svg(const MaskPicture& picture);  // the frame and what is in it alone, for tables
 std::string gallery_svg(const std::string& title, const std::vector<MaskPicture>& pictures);
 std::string gallery_png(const std::string& title, const std::vector<MaskPicture>& pictures);
 std::string bars_svg(const std::string& title, const BarRows& rows);

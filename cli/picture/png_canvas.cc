@@ -18,7 +18,9 @@ constexpr int kScale = 2;  // pixels a unit
 class PngCanvas final : public Canvas {
  public:
   PngCanvas(double width, double height)
-      : width_(pixel(width)), height_(pixel(height)), pixels_(static_cast<size_t>(width_) * static_cast<size_t>(height_), kPaper) {}
+      : width_(pixel(width)),
+        height_(pixel(height)),
+        pixels_(static_cast<size_t>(width_) * static_cast<size_t>(height_), kPaper) {}
 
   void boxes(const std::vector<Box>& boxes, Rgb color) override {
     for (const Box& b : boxes) fill(pixel(b.x), pixel(b.y), pixel(b.x + b.width), pixel(b.y + b.height), color);
@@ -28,7 +30,8 @@ class PngCanvas final : public Canvas {
     const int wide = std::max(1, pixel(thickness));
     const bool vertical = x0 == x1;
     const int across = pixel(vertical ? x0 : y0) - wide / 2;
-    const int begin = pixel(vertical ? std::min(y0, y1) : std::min(x0, x1)), end = pixel(vertical ? std::max(y0, y1) : std::max(x0, x1));
+    const int begin = pixel(vertical ? std::min(y0, y1) : std::min(x0, x1)),
+              end = pixel(vertical ? std::max(y0, y1) : std::max(x0, x1));
     const int dash = dashed ? 4 * kScale : std::max(end - begin, 1);
     for (int at = begin; at < end; at += dashed ? 2 * dash : dash) {
       const int stop = std::min(at + dash, end);
@@ -42,7 +45,7 @@ class PngCanvas final : public Canvas {
 
   void text(double x, double y, std::string_view text, Letters letters, Anchor anchor, Rgb color) override {
     const int size = letters == Letters::small ? kScale : 3 * kScale / 2;  // pixels a dot
-    const int bold = letters == Letters::small ? 0 : 1;                    // and one more across where letters are large
+    const int bold = letters == Letters::small ? 0 : 1;  // and one more across where letters are large
     const auto points = code_points(text);
     const int width = static_cast<int>(points.size()) * kGlyphAdvance * size;
     int left = pixel(x) - (anchor == Anchor::left ? 0 : anchor == Anchor::middle ? width / 2 : width - size);
@@ -59,7 +62,8 @@ class PngCanvas final : public Canvas {
     }
   }
 
-  // libpng's simplified writer: errors come back as values. It stores no text, so title and description have no place here.
+  // libpng's simplified writer: errors come back as values. It stores no text, so title and description have no place
+  // here.
   std::string finish(const std::string&, const std::string&) override {
     png_image image{};
     image.version = PNG_IMAGE_VERSION;
@@ -80,7 +84,8 @@ class PngCanvas final : public Canvas {
   static int pixel(double units) { return static_cast<int>(std::lround(units * kScale)); }
 
   void fill(int x0, int y0, int x1, int y1, Rgb color) {
-    x0 = std::clamp(x0, 0, width_), x1 = std::clamp(x1, 0, width_), y0 = std::clamp(y0, 0, height_), y1 = std::clamp(y1, 0, height_);
+    x0 = std::clamp(x0, 0, width_), x1 = std::clamp(x1, 0, width_), y0 = std::clamp(y0, 0, height_),
+    y1 = std::clamp(y1, 0, height_);
     for (int y = y0; y < y1; ++y) {
       const auto row = pixels_.begin() + static_cast<std::ptrdiff_t>(y) * width_;
       if (x0 < x1) std::fill(row + x0, row + x1, color);

@@ -1,4 +1,5 @@
-// SVG 1.1: paths for boxes (one a colour), lines, text. Self-contained: no script, no style sheet, no reference to anything.
+// SVG 1.1: paths for boxes (one a colour), lines, text. Self-contained: no script, no style sheet, no reference to
+// anything.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,11 +15,20 @@ std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : printable(text)) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -42,7 +52,8 @@ class SvgCanvas final : public Canvas {
     if (boxes.empty()) return;
     body_ += fmt::format("<path fill=\"{}\" d=\"", hex(color));
     for (const Box& b : boxes) {
-      body_ += fmt::format("M{} {}h{}v{}h{}z", number(b.x), number(b.y), number(b.width), number(b.height), number(-b.width));
+      body_ += fmt::format("M{} {}h{}v{}h{}z", number(b.x), number(b.y), number(b.width), number(b.height),
+                           number(-b.width));
     }
     body_ += "\"/>\n";
   }
@@ -55,14 +66,16 @@ class SvgCanvas final : public Canvas {
     } else {
       y0 = y1 = snap(y0);
     }
-    body_ += fmt::format("<path stroke=\"{}\" stroke-width=\"{}\"{} d=\"M{} {}L{} {}\"/>\n", hex(color), number(thickness),
-                         dashed ? " stroke-dasharray=\"4 4\"" : "", number(x0), number(y0), number(x1), number(y1));
+    body_ +=
+        fmt::format("<path stroke=\"{}\" stroke-width=\"{}\"{} d=\"M{} {}L{} {}\"/>\n", hex(color), number(thickness),
+                    dashed ? " stroke-dasharray=\"4 4\"" : "", number(x0), number(y0), number(x1), number(y1));
   }
 
   void text(double x, double y, std::string_view text, Letters letters, Anchor anchor, Rgb color) override {
     // Monospaced letters advance by 0.6 of their size. xml:space keeps runs of spaces.
-    body_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\"{}{} fill=\"{}\" xml:space=\"preserve\">{}</text>\n", number(x), number(y),
-                         number(advance_of(letters) / 0.6), letters == Letters::large ? " font-weight=\"bold\"" : "",
+    body_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\"{}{} fill=\"{}\" xml:space=\"preserve\">{}</text>\n",
+                         number(x), number(y), number(advance_of(letters) / 0.6),
+                         letters == Letters::large ? " font-weight=\"bold\"" : "",
                          anchor == Anchor::left     ? ""
                          : anchor == Anchor::middle ? " text-anchor=\"middle\""
                                                     : " text-anchor=\"end\"",
@@ -74,7 +87,8 @@ class SvgCanvas final : public Canvas {
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\">\n"
         "<title>{2}</title>\n<desc>{3}</desc>\n<rect width=\"{0}\" height=\"{1}\" fill=\"{4}\"/>\n"
-        "<g shape-rendering=\"crispEdges\" font-family=\"DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace\">\n{5}</g>\n</svg>\n",
+        "<g shape-rendering=\"crispEdges\" font-family=\"DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, "
+        "monospace\">\n{5}</g>\n</svg>\n",
         w, h, escaped(title), escaped(description), hex(kPaper), body_);
   }
 

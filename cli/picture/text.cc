@@ -1,6 +1,7 @@
-// Pictures in a terminal. Colour: a cell is two columns wide where that fits, else half a character (an upper half block, whose
-// foreground is the upper cell and whose background the lower). Plain: one letter a cell, with a column between cells where that fits.
-// Every cell has its own colour, so that pictures read the same on dark and light backgrounds.
+// Pictures in a terminal. Colour: a cell is two columns wide where that fits, else half a character (an upper half
+// block, whose foreground is the upper cell and whose background the lower). Plain: one letter a cell, with a column
+// between cells where that fits. Every cell has its own colour, so that pictures read the same on dark and light
+// backgrounds.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,18 +16,21 @@ namespace anymask::cli {
 
 namespace {
 
-constexpr int64_t kWideRows = 34;      // more rows than this and cells are half a character
-constexpr int64_t kMostCells = 128;    // a side, however wide the terminal
+constexpr int64_t kWideRows = 34;       // more rows than this and cells are half a character
+constexpr int64_t kMostCells = 128;     // a side, however wide the terminal
 constexpr const char* kRamp = ":-=+*";  // shares between nothing and everything
 
 // The nearest of the 6 x 6 x 6 cube (from 16 on) and the 24 grays (from 232 on) of the 256-colour palette.
 int palette_256(Rgb c) {
   const auto level = [](int v) { return v < 48 ? 0 : v < 115 ? 1 : (v - 35) / 40; };
   const auto cube = [](int l) { return l == 0 ? 0 : 55 + 40 * l; };
-  const auto distance = [&c](int r, int g, int b) { return (r - c.r) * (r - c.r) + (g - c.g) * (g - c.g) + (b - c.b) * (b - c.b); };
+  const auto distance = [&c](int r, int g, int b) {
+    return (r - c.r) * (r - c.r) + (g - c.g) * (g - c.g) + (b - c.b) * (b - c.b);
+  };
   const int r = level(c.r), g = level(c.g), b = level(c.b);
   const int gray = std::clamp(((c.r + c.g + c.b) / 3 - 3) / 10, 0, 23), gray_value = 8 + 10 * gray;
-  return distance(gray_value, gray_value, gray_value) < distance(cube(r), cube(g), cube(b)) ? 232 + gray : 16 + 36 * r + 6 * g + b;
+  return distance(gray_value, gray_value, gray_value) < distance(cube(r), cube(g), cube(b)) ? 232 + gray
+                                                                                            : 16 + 36 * r + 6 * g + b;
 }
 
 // A line of coloured characters; escapes only where the colours change.
@@ -75,7 +79,8 @@ std::vector<std::string> cell_lines(const MaskPicture& p, TextStyle style, bool 
     if (style == TextStyle::plain) {
       std::string line;
       for (int64_t col = 0; col < p.cols; ++col) {
-        if (wide && col > 0) line += p.tile_q > 0 && letter_of(p, row, col) == '#' && letter_of(p, row, col - 1) == '#' ? '#' : ' ';
+        if (wide && col > 0)
+          line += p.tile_q > 0 && letter_of(p, row, col) == '#' && letter_of(p, row, col - 1) == '#' ? '#' : ' ';
         line += letter_of(p, row, col);
       }
       lines.push_back(line);
@@ -105,8 +110,10 @@ std::string key_axis(const MaskPicture& p, int64_t columns, int64_t columns_a_ce
     const std::string text = std::to_string(ticks[i]);
     const auto width = static_cast<int64_t>(text.size());
     const int64_t at = i > 0 && i + 1 == ticks.size() ? columns - width : ticks[i] / p.cell_kv * columns_a_cell;
-    const auto begin = static_cast<size_t>(std::max<int64_t>(at - 1, 0)), end = static_cast<size_t>(std::min(at + width + 1, columns));
-    if (at < 0 || at + width > columns || line.substr(begin, end - begin).find_first_not_of(' ') != std::string::npos) continue;
+    const auto begin = static_cast<size_t>(std::max<int64_t>(at - 1, 0)),
+               end = static_cast<size_t>(std::min(at + width + 1, columns));
+    if (at < 0 || at + width > columns || line.substr(begin, end - begin).find_first_not_of(' ') != std::string::npos)
+      continue;
     line.replace(static_cast<size_t>(at), text.size(), text);
   }
   return line;
@@ -143,7 +150,8 @@ std::string legend(const MaskPicture& p, TextStyle style, int columns) {
     if (all) entries.push_back({"x", kPartialKept, "partial tile: kept"});
     if (between) entries.push_back({kRamp, blend(kPartialDropped, kPartialKept, 0.5f), "partial tile: kept in part"});
     if (none) entries.push_back({".", kPartialDropped, "partial tile: dropped"});
-    if (seen[static_cast<size_t>(TileKind::mixed)]) entries.push_back({"%", blend(kEmpty, kFull, 0.5f), "full and empty tiles"});
+    if (seen[static_cast<size_t>(TileKind::mixed)])
+      entries.push_back({"%", blend(kEmpty, kFull, 0.5f), "full and empty tiles"});
     if (seen[static_cast<size_t>(TileKind::empty)]) entries.push_back({"(blank)", kEmpty, "empty tile"});
   }
   std::string text;
@@ -204,7 +212,8 @@ std::string picture_text(const MaskPicture& p, TextStyle style, int columns) {
     return line + "\n";
   };
   text += indent + "keys\n" + trimmed(fmt::format("{:>{}}  {}", "q", margin - 2, key_axis(p, across, cell_columns)));
-  const std::string frame = plain ? fmt::format("{:>{}}{}+\n", "+", margin, std::string(static_cast<size_t>(across), '-')) : "";
+  const std::string frame =
+      plain ? fmt::format("{:>{}}{}+\n", "+", margin, std::string(static_cast<size_t>(across), '-')) : "";
   text += frame;
   const std::vector<std::string> labels = query_labels(p, static_cast<int64_t>(lines.size()), plain || wide ? 1 : 2);
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -213,9 +222,11 @@ std::string picture_text(const MaskPicture& p, TextStyle style, int columns) {
   return text + frame + legend(p, style, columns);
 }
 
-std::string mask_picture_text(const MaskPicture& p, TextStyle style) {
+std::string mask_picture_text(const MaskPicture& picture, TextStyle style) {
+  MaskPicture bare = picture;
+  bare.tile_q = bare.tile_kv = 0;
   std::string text;
-  for (const std::string& line : cell_lines(p, style, false)) text += line + "\n";
+  for (const std::string& line : cell_lines(bare, style, false)) text += line + "\n";
   return text;
 }
 

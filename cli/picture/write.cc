@@ -18,7 +18,8 @@ enum class Format : uint8_t { svg, png };
 Format format_of(const std::string& path) {
   if (path == "-" || path.ends_with(".svg")) return Format::svg;
   if (path.ends_with(".png")) return Format::png;
-  throw UsageError(fmt::format("{} names no picture; expected a name ending in .svg or .png, or - for SVG on standard output", path));
+  throw UsageError(fmt::format(
+      "{} names no picture; expected a name ending in .svg or .png, or - for SVG on standard output", path));
 }
 
 void save(const std::string& path, const std::string& bytes) {

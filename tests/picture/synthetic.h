@@ -1,4 +1,5 @@
-// Pictures of a rule given as a function, pair by pair: what the renderers are tested with, free of the library's masks and plans.
+// Pictures of a rule given as a function, pair by pair: what the renderers are tested with, free of the library's masks
+// and plans.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +31,8 @@ inline MaskPicture synthetic(std::string title, int64_t s_q, int64_t s_kv, const
   p.cell_q = grid.cell_q, p.cell_kv = grid.cell_kv, p.tile_q = grid.tile_q, p.tile_kv = grid.tile_kv;
   if (p.pairs == 0) return p;
   p.rows = ceil_div(s_q, p.cell_q), p.cols = ceil_div(s_kv, p.cell_kv);
-  const int64_t tile_q = p.tile_q ? p.tile_q : s_q, tile_kv = p.tile_kv ? p.tile_kv : s_kv, tile_cols = ceil_div(s_kv, tile_kv);
+  const int64_t tile_q = p.tile_q ? p.tile_q : s_q, tile_kv = p.tile_kv ? p.tile_kv : s_kv,
+                tile_cols = ceil_div(s_kv, tile_kv);
   std::vector<TileKind> tiles;
   for (int64_t m = 0; m < ceil_div(s_q, tile_q); ++m) {
     for (int64_t n = 0; n < tile_cols; ++n) {
@@ -42,7 +44,8 @@ inline MaskPicture synthetic(std::string title, int64_t s_q, int64_t s_kv, const
   }
   for (int64_t i = 0; i < p.rows; ++i) {
     for (int64_t j = 0; j < p.cols; ++j) {
-      const int64_t q0 = i * p.cell_q, q1 = std::min(q0 + p.cell_q, s_q), kv0 = j * p.cell_kv, kv1 = std::min(kv0 + p.cell_kv, s_kv);
+      const int64_t q0 = i * p.cell_q, q1 = std::min(q0 + p.cell_q, s_q), kv0 = j * p.cell_kv,
+                    kv1 = std::min(kv0 + p.cell_kv, s_kv);
       const auto [kept, pairs] = count(q0, q1, kv0, kv1);
       p.share.push_back(static_cast<float>(static_cast<double>(kept) / static_cast<double>(pairs)));
       TileKind kind = tiles[static_cast<size_t>(q0 / tile_q * tile_cols + kv0 / tile_kv)];
