@@ -63,7 +63,7 @@ std::string joined(const std::vector<std::string>& words) {
 }  // namespace
 
 struct Args::State {
-  std::shared_ptr<Shared> shared;
+  Shared* shared = nullptr;  // lives in run_app; the parser's callbacks hold Args, so owning it here would be a cycle
   CLI::App* app = nullptr;
   size_t index = 0;  // into shared->commands
   std::string heading;
@@ -152,7 +152,7 @@ void Args::positional(const std::string& name, std::string& value, const std::st
 }
 
 void Args::action(std::function<int()> run) {
-  Shared* shared = state_->shared.get();
+  Shared* shared = state_->shared;
   const std::string name = shared->commands[state_->index].name;
   state_->app->preparse_callback([shared, name](size_t) { shared->selected = name; });
   state_->app->callback([shared, run = std::move(run)] { shared->run = run; });
@@ -161,9 +161,9 @@ void Args::action(std::function<int()> run) {
 std::vector<Args::CommandInfo> Args::commands() const { return state_->shared->commands; }
 
 int run_app(int argc, char** argv) {
+  Shared shared;
   auto state = std::make_shared<Args::State>();
-  state->shared = std::make_shared<Shared>();
-  Shared& shared = *state->shared;
+  state->shared = &shared;
   state->app = &shared.app;
   shared.app.set_version_flag("--version", std::string("anymask ") + anymask_version());
   shared.app.require_subcommand(1);

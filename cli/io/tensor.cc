@@ -90,7 +90,8 @@ DLTensor make_view(void* data, ElementType type, int rank, int64_t* shape, int64
 }
 
 DLTensor Tensor::view() const {
-  return make_view(data.get(), type, static_cast<int>(shape.size()), const_cast<int64_t*>(shape.data()), nullptr);
+  return make_view(data.get(), type, static_cast<int>(shape.size()), const_cast<int64_t*>(shape.data()),
+                   strides.empty() ? nullptr : const_cast<int64_t*>(strides.data()));
 }
 
 Tensor make_tensor(std::string name, ElementType type, std::vector<int64_t> shape) {

@@ -1,4 +1,4 @@
-// A tensor in host memory: owned, or mapped from a file. Contiguous, C order.
+// A tensor in host memory: owned, or mapped from a file. Contiguous, C order, unless it has strides.
 #pragma once
 
 #include <anymask/anymask.h>
@@ -22,6 +22,7 @@ struct Tensor {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // elements; empty: contiguous. Only view() knows of them: such a tensor is passed on, not read here
   std::shared_ptr<void> data;  // owner and first element at once (a mapping is owned through it); may be null when empty
   bool present = false;
 

@@ -1,0 +1,296 @@
+// `anymask bench`: named suites on this machine. Each case is first checked against the reference, then timed; beside each stands the peak
+// measured in this process moments before.
+//
+// One JSON object a line: suite, case, who, backend, direction (fwd, bwd, plan, host), dtype, ms (median), spread (quartiles over median),
+// tflops (on kept pairs), share (of peak), peak (TFLOP/s), device, versions, commit, date. tflops and share are null where nothing is computed.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cli/check.h"
+#include "cli/commands.h"
+#include "cli/make_call.h"
+#include "cli/picture/picture.h"
+#include "cli/terminal.h"
+#include "cli/timing.h"
+
+namespace anymask::cli {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+struct BenchOptions {
+  std::string device = "cpu", suite, filter, picture;
+  int64_t threads = 0;
+  bool quick = false, json = false;
+};
+
+struct Row {
+  std::string suite, name, direction, dtype;
+  double ms = 0, spread = 0;
+  double tflops = std::numeric_limits<double>::quiet_NaN();  // NaN: not a computation
+  double peak = 0;                                           // TFLOP/s
+  std::string note;                                          // for people
+  double share() const { return tflops / peak; }
+};
+
+const std::vector<std::string> suites = {"forward", "backward", "bf16", "masks", "plan", "host", "scaling"};
+
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0 && line.find(':') != std::string::npos) return line.substr(line.find(':') + 2);
+  }
+  return "unknown processor";
+}
+
+std::string best_target() {
+  char* raw = nullptr;
+  check(anymask_cpu_targets(&raw));
+  const std::string targets = take(raw);
+  return targets.substr(0, targets.find(' '));
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+  return fmt::format("gcc {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+class Bench {
+ public:
+  explicit Bench(const BenchOptions& o) : o_(o) {
+    threads_ = o.threads > 0 ? o.threads : std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()));
+    device_ = processor() + ", " + best_target();
+    versions_ = fmt::format("anymask {}, {}", anymask_version(), compiler());
+  }
+
+  int run() {
+    std::vector<const cases::BenchCase*> chosen;
+    for (const cases::BenchCase& c : cases::bench_cases()) {
+      if ((o_.suite.empty() || c.suite == o_.suite) && c.shape.name.find(o_.filter) != std::string::npos) chosen.push_back(&c);
+    }
+    if (chosen.empty()) {
+      throw UsageError("no case " + (o_.suite.empty() ? "" : "of suite " + o_.suite) + " has \"" + o_.filter +
+                       "\" in its name: `anymask bench cpu --quick` shows all names");
+    }
+    {
+      Progress progress("bench", static_cast<int64_t>(chosen.size()));
+      for (size_t i = 0; i < chosen.size(); ++i) {
+        progress.update(static_cast<int64_t>(i), chosen[i]->shape.name);
+        one_case(*chosen[i]);
+      }
+    }
+    if (!o_.picture.empty()) draw();
+    return failed_ ? 1 : 0;
+  }
+
+ private:
+  void one_case(const cases::BenchCase& c) {
+    if (c.suite == "plan") return plan_case(c);
+    if (c.suite == "host") return host_case(c);
+    if (c.suite == "scaling") {
+      std::vector<int64_t> counts{1};
+      if (std::thread::hardware_concurrency() > 1) counts.push_back(2);
+      for (const int64_t threads : counts) attention_case(c, ElementType::f32, false, threads, fmt::format("-t{}", threads));
+      return;
+    }
+    attention_case(c, c.suite == "bf16" ? ElementType::bf16 : ElementType::f32, c.suite == "backward", threads_, "");
+  }
+
+  // Checked on sampled rows; false (and said so) when it fails.
+  bool checked(const std::string& name, const Call& call, const Results& results) {
+    const CheckReport report = check_results(call, results, o_.quick ? 1e8 : 4e8);
+    if (report.ok()) return true;
+    failed_ = true;
+    std::fflush(stdout);
+    std::fputs(fmt::format("\nanymask bench: {} is not timed: {} is off by {:.3g}; the bound is {:.3g}\n", name, report.worst().name, report.worst().error,
+                           report.worst().bound).c_str(), stderr);
+    return false;
+  }
+
+  // Calls until enough time is spent, at least five.
+  std::vector<double> samples(const std::function<void()>& work) const {
+    const double enough = o_.quick ? 200 : 1500;
+    std::vector<double> ms;
+    double spent = 0;
+    while ((spent < enough || ms.size() < 5) && ms.size() < 200) {
+      ms.push_back(milliseconds_of(work));
+      spent += ms.back();
+    }
+    return ms;
+  }
+
+  // TFLOP/s of `threads` threads now; bf16 dot products where the processor has them, since the bf16 kernel uses them.
+  static double peak_now(ElementType type, int64_t threads) {
+    double peak = 0;
+    if (type == ElementType::bf16) check(anymask_cpu_peak("bfloat16", static_cast<int32_t>(threads), &peak));
+    if (peak == 0) check(anymask_cpu_peak("float32", static_cast<int32_t>(threads), &peak));
+    return peak / 1e12;
+  }
+
+  Row row_of(const cases::BenchCase& c, const std::string& name, const char* direction, ElementType type, const std::vector<double>& ms) const {
+    Row row;
+    row.suite = c.suite;
+    row.name = name;
+    row.direction = direction;
+    row.dtype = name_of(type);
+    row.ms = median(ms);
+    row.spread = spread(ms);
+    return row;
+  }
+
+  void attention_case(const cases::BenchCase& c, ElementType type, bool with_backward, int64_t threads, const std::string& suffix) {
+    Call call = make_call(c.shape, type, with_backward, 1);
+    call.backend = "cpu";
+    call.threads = threads;
+    const std::string name = c.shape.name + suffix;
+    const PairCount pairs = count_pairs(call);
+    Results results = allocate_results(call, with_backward);
+    forward(call, results);
+    if (with_backward) backward(call, results);
+    if (!checked(name, call, results)) return;
+    const double before = peak_now(type, threads);
+    const std::vector<double> ms = samples([&] { with_backward ? backward(call, results) : forward(call, results); });
+    Row row = row_of(c, name, with_backward ? "bwd" : "fwd", type, ms);
+    row.peak = std::max(before, peak_now(type, threads));
+    row.tflops = (with_backward ? backward_flops(call, pairs.kept) : forward_flops(call, pairs.kept)) / row.ms / 1e9;
+    row.note = percent(pairs.share()) + " kept";
+    emit(row);
+  }
+
+  // The time to build the plan, and beside it the forward that uses it.
+  void plan_case(const cases::BenchCase& c) {
+    Call call = make_call(c.shape, ElementType::f32, false, 1);
+    call.backend = "cpu";
+    call.threads = threads_;
+    const CallLengths lengths(call);
+    const std::vector<double> build = samples([&] {
+      anymask_plan_t plan = nullptr;
+      check(anymask_plan_create(call.mask.get(), &lengths.value, nullptr, &plan));
+      anymask_plan_free(plan);
+    });
+    const PairCount pairs = count_pairs(call);
+    Results results = allocate_results(call, false);
+    forward(call, results);
+    if (!checked(c.shape.name, call, results)) return;
+    Row plan = row_of(c, c.shape.name, "plan", ElementType::f32, build);
+    Row fwd = row_of(c, c.shape.name, "fwd", ElementType::f32, samples([&] { forward(call, results); }));
+    plan.peak = fwd.peak = peak_now(ElementType::f32, threads_);
+    fwd.tflops = forward_flops(call, pairs.kept) / fwd.ms / 1e9;
+    plan.note = percent(plan.ms / fwd.ms) + " of its forward";
+    fwd.note = percent(pairs.share()) + " kept";
+    emit(plan);
+    emit(fwd);
+  }
+
+  // What a call costs around its arithmetic: small inputs, a thousand calls a sample.
+  void host_case(const cases::BenchCase& c) {
+    Call call = make_call(c.shape, ElementType::f32, false, 1);
+    call.backend = "cpu";
+    call.threads = 1;
+    Results results = allocate_results(call, false);
+    forward(call, results);
+    if (!checked(c.shape.name, call, results)) return;
+    constexpr int calls = 1000;
+    std::vector<double> ms = samples([&] {
+      for (int i = 0; i < calls; ++i) forward(call, results);
+    });
+    for (double& value : ms) value /= calls;
+    Row row = row_of(c, c.shape.name, "host", ElementType::f32, ms);
+    row.peak = peak_now(ElementType::f32, 1);
+    row.note = fmt::format("{:.2f} us a call", 1000 * row.ms);
+    emit(row);
+  }
+
+  void emit(const Row& row) {
+    rows_.push_back(row);
+    if (o_.json) {
+      const bool computed = !std::isnan(row.tflops);
+      const ordered_json json = {{"suite", row.suite}, {"case", row.name}, {"who", "anymask"}, {"backend", "cpu"}, {"direction", row.direction},
+                                 {"dtype", row.dtype}, {"ms", row.ms}, {"spread", row.spread},
+                                 {"tflops", computed ? ordered_json(row.tflops) : ordered_json()},
+                                 {"share", computed ? ordered_json(row.share()) : ordered_json()}, {"peak", row.peak}, {"device", device_},
+                                 {"versions", versions_}, {"commit", ANYMASK_COMMIT}, {"date", today()}};
+      fmt::print("{}\n", json.dump());
+    } else {
+      if (rows_.size() == 1) {
+        fmt::print("{}; {} threads; {}; commit {}; {}\n", device_, threads_, versions_, ANYMASK_COMMIT, today());
+        fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}\n", "suite", "case", "dir", "dtype", "median", "spread", "GFLOP/s", "of peak");
+      }
+      const bool computed = !std::isnan(row.tflops);
+      fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}  {}\n", row.suite, row.name, row.direction, row.dtype, human_ms(row.ms), percent(row.spread),
+                 computed ? fmt::format("{:.1f}", 1000 * row.tflops) : "-", computed ? percent(row.share()) : "-", row.note);
+    }
+    std::fflush(stdout);
+  }
+
+  void draw() const {
+    BarRows bars;
+    bars.unit = "% of peak";
+    bars.peak = 100;
+    bars.peak_label = "peak measured in the same process";
+    for (const Row& row : rows_) {
+      if (std::isnan(row.tflops)) continue;
+      Bar bar;
+      bar.series = row.direction == "bwd" ? "backward " + row.dtype : "forward " + row.dtype;
+      bar.value = 100 * row.share();
+      bar.text = fmt::format("{:.0f}%, {:.0f} GFLOP/s", 100 * row.share(), 1000 * row.tflops);
+      bars.groups.push_back({row.suite + ": " + row.name, {bar}});
+    }
+    if (bars.groups.empty()) throw UsageError("--picture: no case of this selection computes anything; choose another suite");
+    write_bars(o_.picture, "anymask on " + device_, bars);
+  }
+
+  const BenchOptions& o_;
+  int64_t threads_ = 1;
+  std::string device_, versions_;
+  std::vector<Row> rows_;
+  bool failed_ = false;
+};
+
+int run_bench(const BenchOptions& o) {
+  if (o.threads < 0 || o.threads > 4096) throw UsageError("--threads is " + std::to_string(o.threads) + "; expected 0 to 4096");
+  return Bench(o).run();
+}
+
+}  // namespace
+
+void add_bench(Args& app) {
+  auto o = std::make_shared<BenchOptions>();
+  Args command = app.command("bench", "time named suites against the peak of this machine",
+                             "anymask bench cpu --quick\nanymask bench cpu --suite masks --threads 1\n"
+                             "anymask bench cpu --suite forward --filter causal --json\nanymask bench cpu --picture bench.svg");
+  command.positional("DEVICE", o->device, "what is timed", {"cpu"});
+  command.choice("--suite", o->suite, suites, "only this suite");
+  command.option("--filter", o->filter, "TEXT", "only cases with this in their name");
+  command.option("--threads", o->threads, "N", "threads; 0: one per core. The peak is measured with as many");
+  command.flag("--quick", o->quick, "fewer repeats: noisier, in a fraction of the time");
+  command.option("--picture", o->picture, "FILE", "draw the shares of the peak as bars, .svg or .png");
+  command.flag("--json", o->json, "print one JSON object a line");
+  command.action([o] { return run_bench(*o); });
+}
+
+}  // namespace anymask::cli

@@ -1,0 +1,327 @@
+#include "cli/check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace anymask::cli {
+
+namespace {
+
+constexpr double unit_f32 = 0x1p-24;
+
+double unit_roundoff(ElementType type) { return type == ElementType::bf16 ? 0x1p-9 : type == ElementType::f16 ? 0x1p-12 : unit_f32; }
+
+// Root mean square; of big tensors, of a stride of it.
+double rms(const Tensor& tensor) {
+  const int64_t count = tensor.numel();
+  if (!tensor.present || count <= 0) return 0;
+  const int64_t step = std::max<int64_t>(1, count / 65536);
+  double sum = 0;
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; i += step, ++n) sum += element(tensor, i) * element(tensor, i);
+  return std::sqrt(sum / static_cast<double>(n));
+}
+
+double distance(double got, double expected) {
+  if (std::isnan(got) || std::isnan(expected)) return std::numeric_limits<double>::infinity();
+  if (got == expected) return 0;  // infinities too
+  return std::fabs(got - expected);
+}
+
+// Largest errors of one output, gathered over any number of elements.
+struct Gathered {
+  std::string name;
+  double error = 0, naive_error = 0, largest = 0;
+  void add(double got, double expected, double naive) {
+    error = std::max(error, distance(got, expected));
+    const double naive_distance = distance(naive, expected);
+    if (std::isfinite(naive_distance)) naive_error = std::max(naive_error, naive_distance);
+    if (std::isfinite(expected)) largest = std::max(largest, std::fabs(expected));
+  }
+  void add_all(const Tensor& got, const Tensor& expected, const Tensor& naive) {
+    const int64_t count = got.numel();
+    for (int64_t i = 0; i < count; ++i) add(element(got, i), element(expected, i), element(naive, i));
+  }
+};
+
+// The small constant: rounding the result itself, and what a sum of rounded terms leaves where the exact result cancels to (almost) nothing.
+double constant_of(const Call& call, const std::string& name, double largest) {
+  const double unit = name == "lse" || name == "dbias" || name == "dsinks" ? unit_f32 : unit_roundoff(call.q.type);
+  const double scale = std::fabs(call.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, call.d_qk())))));
+  const double ds = rms(call.dout) * rms(call.v) * std::sqrt(static_cast<double>(call.d_v())) + rms(call.dlse);  // size of dP
+  double natural = 1;  // lse
+  if (name == "out" || name == "dv") natural = name == "out" ? rms(call.v) : rms(call.dout);
+  if (name == "dq") natural = ds * scale * rms(call.k);
+  if (name == "dk") natural = ds * scale * rms(call.q);
+  if (name == "dbias" || name == "dsinks") natural = ds * std::sqrt(static_cast<double>(std::max<int64_t>(1, call.q.numel() / std::max<int64_t>(1, call.d_qk()))));
+  const double half_step = call.q.type == ElementType::f16 ? 0x1p-24 : 0;  // between subnormal fp16 numbers
+  return 4 * unit * largest + 16 * unit_f32 * natural + half_step;
+}
+
+TensorError judged(const Call& call, const Gathered& gathered) {
+  TensorError result;
+  result.name = gathered.name;
+  result.error = gathered.error;
+  result.naive_error = gathered.naive_error;
+  result.largest = gathered.largest;
+  result.bound = 2 * gathered.naive_error + constant_of(call, gathered.name, gathered.largest);
+  return result;
+}
+
+// Forward, and backward where wanted, by another backend.
+Results computed_by(const Call& call, const char* backend, bool wide) {
+  Call other = call;
+  other.backend = backend;
+  other.deterministic = false;
+  Results results = allocate_results(other, call.backward(), wide);
+  forward(other, results);
+  if (call.backward()) backward(other, results);
+  return results;
+}
+
+CheckReport check_whole(const Call& call, const Results& results) {
+  const Results reference = computed_by(call, "reference", true);
+  const Results naive = computed_by(call, "naive", false);
+  const std::vector<const Tensor*> got = results.all(), expected = reference.all(), plain = naive.all();
+  CheckReport report;
+  report.scope = "every element";
+  for (size_t i = 0; i < got.size(); ++i) {
+    Gathered gathered;
+    gathered.name = got[i]->name;
+    gathered.add_all(*got[i], *expected[i], *plain[i]);
+    report.tensors.push_back(judged(call, gathered));
+  }
+  return report;
+}
+
+// ------------------------------------------------------------ sampling
+
+constexpr int64_t group_rows = 4;  // sampled rows come in groups of neighbours: the mask's bits are asked for group by group
+
+// Rows of one stretch to look at: groups spread evenly, the first and the last row among them.
+std::vector<int64_t> sampled_rows(int64_t s_q, int64_t wanted) {
+  std::vector<int64_t> rows;
+  const int64_t groups = std::max<int64_t>(1, wanted / group_rows);
+  int64_t next = 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t last_begin = std::max<int64_t>(0, s_q - group_rows);
+    const int64_t begin = std::max(next, groups == 1 ? last_begin : last_begin * g / (groups - 1));
+    for (int64_t r = begin; r < std::min(begin + group_rows, s_q); ++r) rows.push_back(r);
+    next = std::min(begin + group_rows, s_q);
+  }
+  return rows;
+}
+
+// [1, n, ...] of tokens `first + rows[i]` of a tensor whose leading axes are tokens ([b, s, ...] or [total, ...]).
+Tensor gather_tokens(const Tensor& tensor, bool packed, int64_t first, const std::vector<int64_t>& rows) {
+  const size_t lead = packed ? 1 : 2;
+  std::vector<int64_t> shape{1, static_cast<int64_t>(rows.size())};
+  int64_t width = size_of(tensor.type);
+  for (size_t i = lead; i < tensor.shape.size(); ++i) shape.push_back(tensor.shape[i]), width *= tensor.shape[i];
+  Tensor result = make_tensor(tensor.name, tensor.type, shape);
+  for (size_t i = 0; i < rows.size() && width > 0; ++i) {
+    std::memcpy(result.as<char>() + static_cast<int64_t>(i) * width, tensor.as<char>() + (first + rows[i]) * width, static_cast<size_t>(width));
+  }
+  return result;
+}
+
+std::vector<int64_t> count_from(int64_t n) {
+  std::vector<int64_t> list(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) list[static_cast<size_t>(i)] = i;
+  return list;
+}
+
+// Where (head, row) of one stretch lies in [b, h, s] or [h, total].
+int64_t stat_index(const Call& call, int64_t sequence, const Stretch& s, int64_t head, int64_t row) {
+  return call.packed() ? head * call.q.shape[0] + s.q_begin + row : (sequence * call.h_q() + head) * s.s_q + row;
+}
+
+// Some rows of one stretch as a call of its own: all keys, the mask as booleans, ALiBi (which depends on the row's place) inside the bias.
+Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const std::vector<int64_t>& rows) {
+  const auto n = static_cast<int64_t>(rows.size());
+  const int64_t h_q = call.h_q();
+  Call sub;
+  sub.scale = call.scale;
+  sub.softcap = call.softcap;
+  sub.threads = call.threads;
+  sub.sinks = call.sinks;
+  sub.q = gather_tokens(call.q, call.packed(), s.q_begin, rows);
+  sub.k = gather_tokens(call.k, call.packed(), s.kv_begin, count_from(s.s_kv));
+  sub.v = gather_tokens(call.v, call.packed(), s.kv_begin, count_from(s.s_kv));
+  if (call.dout.present) sub.dout = gather_tokens(call.dout, call.packed(), s.q_begin, rows);
+  if (call.dlse.present) {
+    sub.dlse = make_tensor("dlse", ElementType::f32, {1, h_q, n});
+    for (int64_t h = 0; h < h_q; ++h) {
+      for (int64_t i = 0; i < n; ++i) {
+        set_element(sub.dlse, h * n + i, element(call.dlse, stat_index(call, sequence, s, h, rows[static_cast<size_t>(i)])));
+      }
+    }
+  }
+  if (call.bias.present || call.alibi.present) {
+    std::vector<int64_t> from = call.bias.present ? call.bias.shape : std::vector<int64_t>{1, 1, 1, s.s_kv};
+    if (from.size() == 2) from.insert(from.begin(), {1, 1});
+    const int64_t heads = call.alibi.present ? h_q : from[1];
+    const int64_t sub_rows = call.alibi.present || from[2] != 1 ? n : 1;
+    sub.bias = make_tensor("bias", call.bias.present && !call.alibi.present ? call.bias.type : ElementType::f32, {1, heads, sub_rows, s.s_kv});
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t from_head = from[1] == 1 ? 0 : h / (heads / from[1]);
+      for (int64_t i = 0; i < sub_rows; ++i) {
+        const int64_t row = rows[static_cast<size_t>(i)];
+        const int64_t base = (((from[0] == 1 ? 0 : sequence) * from[1] + from_head) * from[2] + (from[2] == 1 ? 0 : row)) * from[3];
+        const double slope = !call.alibi.present ? 0 : element(call.alibi, call.alibi.numel() == h_q ? h : sequence * h_q + h);
+        for (int64_t key = 0; key < s.s_kv; ++key) {
+          double value = call.bias.present ? element(call.bias, base + key) : 0;
+          if (call.alibi.present) value -= slope * static_cast<double>(std::abs(row + s.s_kv - s.s_q - key));
+          set_element(sub.bias, ((h * sub_rows) + i) * s.s_kv + key, value);
+        }
+      }
+    }
+  }
+  if (call.mask) {
+    const CallLengths lengths(call);
+    Tensor kept = make_tensor("kept", ElementType::boolean, {1, h_q, n, s.s_kv});
+    for (int64_t h = 0; h < h_q; ++h) {
+      for (int64_t i = 0; i < n;) {
+        int64_t together = 1;
+        while (i + together < n && rows[static_cast<size_t>(i + together)] == rows[static_cast<size_t>(i)] + together) ++together;
+        int64_t shape[2] = {together, s.s_kv};
+        const DLTensor view = make_view(kept.as<uint8_t>() + (h * n + i) * s.s_kv, ElementType::boolean, 2, shape, nullptr);
+        check(anymask_mask_dense(call.mask.get(), &lengths.value, sequence, h, rows[static_cast<size_t>(i)], 0, &view));
+        i += together;
+      }
+    }
+    const DLTensor view = kept.view();
+    anymask_argument argument{};
+    argument.type = ANYMASK_ARG_ARRAY;
+    argument.array = {"kept", &view, 0};
+    anymask_mask_t mask = nullptr;
+    check(anymask_mask_leaf("dense", &argument, 1, &mask));
+    sub.mask = std::shared_ptr<anymask_mask_s>(mask, anymask_mask_free);
+    sub.mask_arrays.push_back(std::move(kept));
+  }
+  return sub;
+}
+
+// The call with dout and dlse zero but in the sampled rows: its dk and dv come from those rows alone, so that the rows as a call of their own
+// give the exact answer for every key.
+struct Sample {
+  int64_t sequence;
+  Stretch stretch;
+  std::vector<int64_t> rows;
+};
+Call with_gradient_of_rows(const Call& call, const std::vector<Sample>& samples) {
+  Call masked = call;
+  masked.dout = make_tensor("dout", call.dout.type, call.dout.shape);
+  if (call.dlse.present) masked.dlse = make_tensor("dlse", ElementType::f32, call.dlse.shape);
+  const int64_t width = call.h_q() * call.d_v() * size_of(call.dout.type);
+  for (const Sample& sample : samples) {
+    for (const int64_t row : sample.rows) {
+      const int64_t at = (sample.stretch.q_begin + row) * width;
+      if (width > 0) std::memcpy(masked.dout.as<char>() + at, call.dout.as<char>() + at, static_cast<size_t>(width));
+      for (int64_t h = 0; call.dlse.present && h < call.h_q(); ++h) {
+        const int64_t index = stat_index(call, sample.sequence, sample.stretch, h, row);
+        masked.dlse.as<float>()[index] = call.dlse.as<float>()[index];
+      }
+    }
+  }
+  return masked;
+}
+
+CheckReport check_sampled(const Call& call, const Results& results, double budget) {
+  std::vector<Stretch> all = stretches(call);
+  std::vector<std::pair<int64_t, Stretch>> chosen;  // the longest, at most four
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].s_q > 0) chosen.push_back({static_cast<int64_t>(i), all[i]});
+  }
+  std::stable_sort(chosen.begin(), chosen.end(), [](const auto& a, const auto& b) {
+    return static_cast<double>(a.second.s_q) * static_cast<double>(a.second.s_kv) > static_cast<double>(b.second.s_q) * static_cast<double>(b.second.s_kv);
+  });
+  if (chosen.size() > 4) chosen.resize(4);
+
+  std::vector<Sample> samples;
+  int64_t total_rows = 0, all_rows = 0;
+  for (const Stretch& s : all) all_rows += s.s_q;
+  for (const auto& [sequence, s] : chosen) {
+    const double row_cost = (forward_flops(call, s.s_kv) + (call.backward() ? backward_flops(call, s.s_kv) : 0)) * static_cast<double>(call.h_q());
+    const double affordable = budget / static_cast<double>(chosen.size()) / std::max(row_cost, 1.0);
+    samples.push_back({sequence, s, sampled_rows(s.s_q, static_cast<int64_t>(std::clamp(affordable, 4.0, 256.0)))});
+    total_rows += static_cast<int64_t>(samples.back().rows.size());
+  }
+
+  Results of_rows;  // gradients of the sampled rows alone
+  if (call.backward()) {
+    const Call masked = with_gradient_of_rows(call, samples);
+    of_rows = allocate_results(call, true);
+    of_rows.out = results.out;
+    of_rows.lse = results.lse;
+    backward(masked, of_rows);
+  }
+
+  const int64_t h_q = call.h_q();
+  Gathered out{.name = "out"}, lse{.name = "lse"}, dq{.name = "dq"}, dk{.name = "dk"}, dv{.name = "dv"};
+  for (const Sample& sample : samples) {
+    const Call sub = rows_as_call(call, sample.sequence, sample.stretch, sample.rows);
+    const Results reference = computed_by(sub, "reference", true);
+    const Results naive = computed_by(sub, "naive", false);
+    const auto n = static_cast<int64_t>(sample.rows.size());
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t row = sample.rows[static_cast<size_t>(i)];
+      const int64_t token = sample.stretch.q_begin + row;
+      const auto compare_token = [&](Gathered& into, const Tensor& got, const Tensor& expected, const Tensor& plain, int64_t width) {
+        for (int64_t j = 0; j < width; ++j) {
+          into.add(element(got, token * width + j), element(expected, i * width + j), element(plain, i * width + j));
+        }
+      };
+      compare_token(out, results.out, reference.out, naive.out, h_q * call.d_v());
+      for (int64_t h = 0; h < h_q; ++h) {
+        lse.add(element(results.lse, stat_index(call, sample.sequence, sample.stretch, h, row)), element(reference.lse, h * n + i),
+                element(naive.lse, h * n + i));
+      }
+      if (call.backward()) compare_token(dq, results.dq, reference.dq, naive.dq, h_q * call.d_qk());
+    }
+    if (!call.backward()) continue;
+    const auto compare_keys = [&](Gathered& into, const Tensor& got, const Tensor& expected, const Tensor& plain, int64_t width) {
+      for (int64_t j = 0; j < sample.stretch.s_kv * width; ++j) {
+        into.add(element(got, sample.stretch.kv_begin * width + j), element(expected, j), element(plain, j));
+      }
+    };
+    compare_keys(dk, of_rows.dk, reference.dk, naive.dk, call.h_kv() * call.d_qk());
+    compare_keys(dv, of_rows.dv, reference.dv, naive.dv, call.h_kv() * call.d_v());
+  }
+
+  CheckReport report;
+  report.sampled = true;
+  report.scope = fmt::format("{} of {} rows, all heads", total_rows, all_rows);
+  report.tensors = {judged(call, out), judged(call, lse)};
+  if (call.backward()) {
+    report.scope += "; dk and dv for the gradient of those rows alone, all keys; dbias and dsinks are checked on smaller inputs only";
+    if (!call.bias.present && !call.sinks.present) report.scope.resize(report.scope.find("; dbias"));
+    for (const Gathered& gathered : {dq, dk, dv}) report.tensors.push_back(judged(call, gathered));
+  }
+  return report;
+}
+
+}  // namespace
+
+bool CheckReport::ok() const {
+  return std::all_of(tensors.begin(), tensors.end(), [](const TensorError& t) { return t.ok(); });
+}
+
+const TensorError& CheckReport::worst() const {
+  return *std::max_element(tensors.begin(), tensors.end(), [](const TensorError& a, const TensorError& b) {
+    return a.error / std::max(a.bound, 1e-300) < b.error / std::max(b.bound, 1e-300);
+  });
+}
+
+CheckReport check_results(const Call& call, const Results& results, double budget) {
+  const int64_t kept = count_pairs(call).kept;
+  const double cost = forward_flops(call, kept) + (call.backward() ? backward_flops(call, kept) : 0);
+  return cost <= budget ? check_whole(call, results) : check_sampled(call, results, budget);
+}
+
+}  // namespace anymask::cli
