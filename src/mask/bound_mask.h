@@ -26,9 +26,13 @@ class PlaneMask {
   // Rows at and beyond s_q give 0. The fast way to many words: a leaf may share work between rows.
   void words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) const;
 
-  // True when every row keeps one interval whose ends never move backward as q grows; then interval(q) gives it.
-  // Recognised forms: full, none, causal, window, keys, positions, prefix, documents, chunked, and their intersections; unions whose result
-  // provably is one interval (causal | prefix(n)).
+  // True when every row keeps one interval whose ends never move backward as q grows; then interval(q) gives it, in O(log) or better.
+  // Recognised forms: full, none, causal, window, keys, positions, prefix, documents, chunked, and their intersections; unions and
+  // complements that provably are one interval, because their operands begin at key 0 in every row, or end at s_kv in every row
+  // (causal | prefix(n), ~causal).
+  // Always 0 <= begin <= end <= s_kv. A row that keeps nothing has begin == end, at a place that keeps both ends monotone: so the
+  // keys of rows [q0, q1) lie in [interval(q0).begin, interval(q1 - 1).end), and all of these rows keep
+  // [interval(q1 - 1).begin, interval(q0).end) where that is not empty.
   bool is_band() const;
   Interval interval(int64_t q) const;
 
@@ -36,8 +40,8 @@ class PlaneMask {
 
  private:
   friend class BoundMaskBuilder;
-  struct Node;
-  std::shared_ptr<const Node> root_;
+  struct Code;
+  std::shared_ptr<const Code> code_;
 };
 
 struct BoundMask {

@@ -55,6 +55,7 @@ class Mask {
  private:
   struct Memo;
   explicit Mask(MaskProgram program);
+  static Mask combine(Op op, std::span<const Mask> operands);
   std::shared_ptr<const MaskProgram> program_;
   std::shared_ptr<Memo> memo_;
 };

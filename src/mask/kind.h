@@ -1,0 +1,174 @@
+// The host's side of a mask kind: what its .cc file gives beside the device-clean struct of its header.
+//
+// Adding a kind: an Op (program.h), kinds/<name>.h with the struct, kinds/<name>.cc with a function <name>_kind() that fills in a
+// KindRow, and one line in kinds/list.h. Grammar, listing, serialisation, random masks and tests follow from the row.
+//
+// In a program the arguments of a leaf lie in the order of its specification: an integer, a real (the bits of its double) and an
+// align (0 bottom-right, 1 top-left) take one int; an array takes one (1 given, 0 not) and, if given, the next array; `integers`
+// take two: a form (0 not given, 1 an array, 2 a number) and the number. An integer that was not given is `not_given`.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "core/error.h"
+#include "mask/digest.h"
+#include "mask/leaf.h"
+#include "mask/registry.h"
+
+namespace anymask {
+
+inline constexpr int64_t not_given = std::numeric_limits<int64_t>::min();
+inline constexpr int64_t max_length = int64_t{1} << 48;  // of a sequence, in rows or keys: sums and products by 2^14 fit 64 bits
+
+struct KindRow;
+
+// The arguments of one leaf of a program, by their place in the specification.
+class LeafArguments {
+ public:
+  LeafArguments(const KindRow& row, const int64_t* ints, const Array* arrays) : row_(row), ints_(ints), arrays_(arrays) {}
+
+  const KindRow& row() const { return row_; }
+  int64_t integer(size_t argument) const { return ints_[slot(argument)]; }
+  double real(size_t argument) const;
+  bool top_left(size_t argument) const { return ints_[slot(argument)] == 1; }
+  bool given(size_t argument) const;
+  bool is_number(size_t argument) const;            // of `integers`: given as one number,
+  int64_t number(size_t argument) const { return ints_[slot(argument) + 1]; }  // which is this
+  const Array* array(size_t argument) const;        // null: not given, or given as a number
+
+  size_t slot(size_t argument) const;
+  size_t array_index(size_t argument) const;
+
+ private:
+  const KindRow& row_;
+  const int64_t* ints_;
+  const Array* arrays_;
+};
+
+// The plane a leaf is bound to.
+struct PlaneContext {
+  int64_t s_q, s_kv;
+  int64_t batch, num_sequences;  // this sequence, of so many
+  int64_t head, h_q, h_kv;       // this query head
+  int64_t shift(bool top_left) const { return top_left ? 0 : s_kv - s_q; }
+};
+
+struct LeafOps {
+  Kept (*classify)(const LeafArgs&, const Rect&) = nullptr;
+  bool (*keep)(const LeafArgs&, int64_t q, int64_t kv) = nullptr;
+  // Rows inside the plane; keys at and beyond s_kv give any bits.
+  void (*words)(const LeafArgs&, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) = nullptr;
+  Interval (*interval)(const LeafArgs&, int64_t q) = nullptr;  // band kinds alone
+};
+
+// A leaf ready to be evaluated for one plane.
+struct BoundLeaf {
+  LeafArgs args;
+  const LeafOps* ops = nullptr;
+  std::vector<std::shared_ptr<const void>> memory;  // what args.data points into
+  Digest digest{};
+
+  // Moves values into memory this leaf owns, as data[slot].
+  template <class T>
+  void hold(int slot, std::vector<T> values) {
+    auto owner = std::make_shared<std::vector<T>>(std::move(values));
+    args.data[slot] = owner->data();
+    memory.push_back(std::move(owner));
+  }
+  // The same for values that tell planes apart: they enter the digest.
+  void hold_values(int slot, std::vector<int64_t> values) {
+    hasher.add_bytes(values.data(), static_cast<int64_t>(values.size()) * 8);
+    hold(slot, std::move(values));
+  }
+  Hasher hasher;  // over contents; lengths, parameters and the kind are added after bind()
+};
+
+// Which axes of a kind's arrays count batch entries and heads.
+enum class ArrayAxes : uint8_t {
+  none,
+  entries,  // rank 1: [b]
+  rows,     // rank 2: [b, ...]; rank 1: the same for all
+  planes,   // rank 4: [b or 1, heads or 1, ...]; below: the same for all
+};
+
+struct KindRow {
+  MaskKind kind;
+  ArrayAxes axes = ArrayAxes::none;
+  void (*check)(const LeafArguments&) = nullptr;  // what can be said without lengths
+  void (*bind)(const LeafArguments&, const PlaneContext&, BoundLeaf&) = nullptr;
+  LeafOps ops;
+};
+
+std::span<const KindRow> kind_rows();
+const KindRow* find_row(Op op);  // null for operators and unknown numbers
+
+// Ints and arrays of a leaf with these leading ints, or nothing when they are not of the form above.
+size_t int_count(const KindRow& row);
+bool well_formed(const KindRow& row, std::span<const int64_t> ints, size_t& array_count);
+// Everything that can be checked without lengths: form, types, ranks, ranges.
+void check_leaf(const LeafArguments& arguments);
+
+// How many batch entries and heads tell planes of this leaf apart (1: none do).
+struct Extents {
+  int64_t batch = 1, heads = 1;
+};
+Extents extents_of(const LeafArguments& arguments);
+// Checks device, batch and head extents of a leaf's arrays.
+void check_extents(const LeafArguments& arguments, const PlaneContext& plane);
+// Index along an axis of `extent` heads (1, h_kv or h_q) for this plane's query head.
+int64_t head_index(int64_t extent, const PlaneContext& plane);
+// An array argument's view at this plane's batch entry and head: leading axes dropped (entries: rank 0, one element).
+TensorView plane_view(const LeafArguments& arguments, size_t argument, const PlaneContext& plane);
+int64_t load_integer(const TensorView& view, int64_t offset);
+std::vector<int64_t> load_integers(const TensorView& rank1);
+
+// "documents: cu"
+std::string where(const LeafArguments& arguments, size_t argument);
+// Checks of arguments, with the error that names the way out.
+void require_rank(const LeafArguments& arguments, size_t argument, std::initializer_list<int> ranks, const char* shapes);
+void require_positive(const LeafArguments& arguments, size_t argument);
+// A [rows or 1, cols] view of a planes-kind array, checked against the lengths it must have.
+TensorView require_plane(const LeafArguments& arguments, size_t argument, const PlaneContext& plane, int64_t rows, int64_t cols,
+                         const char* expected);
+// Offsets that start at 0 (or `first`), never decrease and end at `last`.
+void require_offsets(const LeafArguments& arguments, size_t argument, const std::vector<int64_t>& offsets, int64_t last,
+                     const char* last_name);
+
+template <class Kind>
+void words_of(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits);
+
+template <class Kind>
+constexpr LeafOps leaf_ops() {
+  LeafOps ops{&Kind::classify, &Kind::keep, nullptr, nullptr};
+  if constexpr (requires { &Kind::words; }) {
+    ops.words = &Kind::words;
+  } else {
+    ops.words = &words_of<Kind>;
+  }
+  if constexpr (requires { &Kind::interval; }) ops.interval = &Kind::interval;
+  return ops;
+}
+
+// Words of a kind that gives less than words: a row of them, an interval, one word, in this order.
+template <class Kind>
+void words_of(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) {
+  for (int64_t row = 0; row < rows; ++row, bits += words) {
+    const int64_t q = q_begin + row;
+    if constexpr (requires { &Kind::row_words; }) {
+      Kind::row_words(a, q, kv_begin, words, bits);
+    } else if constexpr (requires { &Kind::interval; }) {
+      const Interval kept = Kind::interval(a, q);
+      for (int64_t w = 0; w < words; ++w) {
+        const int64_t begin = kept.begin - kv_begin - 64 * w, end = kept.end - kv_begin - 64 * w;
+        const uint64_t below_end = end >= 64 ? ~uint64_t{0} : end > 0 ? ~(~uint64_t{0} << end) : 0;
+        bits[w] = begin >= 64 ? 0 : begin > 0 ? below_end & (~uint64_t{0} << begin) : below_end;
+      }
+    } else {
+      for (int64_t w = 0; w < words; ++w) bits[w] = kv_begin + 64 * w < a.s_kv ? Kind::word(a, q, kv_begin + 64 * w) : 0;
+    }
+  }
+}
+
+}  // namespace anymask
