@@ -2,7 +2,8 @@
 # Configures build/NAME and builds it, all of it or the targets named.
 #
 #   scripts/build.sh release|debug|asan|tsan [TARGET...]    a preset of CMakePresets.json
-#   scripts/build.sh clang [TARGET...]                      release with clang++: its warnings are errors too; and the fuzzers
+#   scripts/build.sh clang-asan [TARGET...]                 asan by clang++, whose warnings are errors too
+#   scripts/build.sh fuzz [TARGET...]                       the same, instrumented for libFuzzer, with the fuzzers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/say.sh
@@ -10,15 +11,23 @@ source scripts/say.sh
 name=$1
 shift
 preset=$name
+clang=(-DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14)
 settings=()
-if [[ $name == clang ]]; then
-  preset=release
-  settings=(-B build/clang -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DANYMASK_BUILD_FUZZERS=ON
-            -DANYMASK_BUILD_TESTS=OFF -DANYMASK_BUILD_EXAMPLES=OFF)
-fi
+case $name in
+  clang-asan)
+    preset=asan
+    settings=("${clang[@]}")
+    ;;
+  fuzz)
+    preset=asan
+    settings=("${clang[@]}" -DANYMASK_SANITIZE=fuzzer-no-link,address,undefined -DANYMASK_BUILD_FUZZERS=ON -DANYMASK_BUILD_TESTS=OFF
+              -DANYMASK_BUILD_EXAMPLES=OFF)
+    ;;
+esac
 jobs=${JOBS:-$(nproc)}
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 # another clone of the project shares the cache
 
-configure() { cmake --preset "$preset" "${settings[@]}"; }
+configure() { cmake --preset "$preset" -B "build/$name" "${settings[@]}"; }
 build() { cmake --build "build/$name" --parallel "$jobs" ${1:+--target "$@"}; }
 
 step "configuring build/$name" "1 to 5 s" configure

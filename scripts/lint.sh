@@ -4,10 +4,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/say.sh
 
-scripts/build.sh clang
+scripts/build.sh clang-asan
 tidy() {
   git ls-files -z --cached --others --exclude-standard -- 'src/*.cc' 'cli/*.cc' |
-    xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 -p build/clang --quiet
+    xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 -p build/clang-asan --quiet
 }
 types() {
   local folder
