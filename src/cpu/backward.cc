@@ -74,13 +74,13 @@ Workspace& workspace() {
 }
 
 // Lays the tile's buffers out in the thread's memory.
-void lay_out(Tile& t, Workspace& w, int64_t d_qk, int64_t d_v, int64_t sums) {
+void lay_out(Tile& t, Workspace& w, int64_t d_qk, int64_t d_v, int64_t sums, bool sinks) {
   t.d_qk = d_qk;
   t.d_v = d_v;
   t.ld_qk = leading_dimension(d_qk);
   t.ld_v = leading_dimension(d_v);
   constexpr int64_t panel_floats = tile_queries * max_panel;
-  const int64_t floats = max_chunk * (2 * t.ld_qk + t.ld_v + d_qk + d_v + sums) + tile_queries * (t.ld_qk + t.ld_v + ld_p + 2) + 3 * panel_floats;
+  const int64_t floats = max_chunk * (2 * t.ld_qk + t.ld_v + d_qk + d_v + sums) + tile_queries * (t.ld_qk + t.ld_v + ld_p + 3) + 3 * panel_floats;
   float* next = w.floats.get<float>(floats);
   const auto take = [&](int64_t n) {
     float* p = next;
@@ -95,8 +95,10 @@ void lay_out(Tile& t, Workspace& w, int64_t d_qk, int64_t d_v, int64_t sums) {
   t.q = take(tile_queries * t.ld_qk);
   t.dout = take(tile_queries * t.ld_v);
   t.p = take(tile_queries * ld_p);
-  t.lse_log2 = take(tile_queries);
+  t.lse = take(tile_queries);
   t.delta = take(tile_queries);
+  float* sink_weight = take(tile_queries);
+  t.sink_weight = sinks ? sink_weight : nullptr;
   t.dp = take(panel_floats);
   t.cap_slope = take(panel_floats);
   t.addend = take(panel_floats);
@@ -173,6 +175,7 @@ class Backward {
       }
     }
     delta_ = delta_memory_.get<float>(rows);
+    if (problem.dsinks.defined()) sink_sums_.assign(static_cast<size_t>(schedule_.num_tasks() * problem.group()), 0.0);
   }
 
   void run() {
@@ -233,16 +236,22 @@ class Backward {
     }
   }
 
-  // dsink = -sum over rows of exp(sink - lse) * delta: the sink's probability, and no value to gain from it.
+  // dsink = sum over rows of P_sink (dlse - sum over keys of P dP), P_sink = exp(sink - lse): the tasks have summed the second term. It
+  // equals rowsum(dout o out), but out has been rounded to its type, and over many rows that shows.
   void sum_sinks(int64_t h) const {
     const float sink = per_head(problem_.sinks, 0, h);
     double sum = 0;
     for (size_t s = 0; s < problem_.sequences.size(); ++s) {
       const Sequence& seq = problem_.sequences[s];
-      const float* row_delta = delta_ + first_delta_[s] + h * seq.s_q;
-      for (int64_t i = 0; i < seq.s_q; ++i) {
-        const float lse = *problem_.lse.at<const float>(seq.batch, h, seq.q_begin + i);
-        if (lse != -infinity) sum -= static_cast<double>(std::exp(sink - lse)) * static_cast<double>(row_delta[i]);
+      if (problem_.dlse.defined()) {
+        for (int64_t token = seq.q_begin; token < seq.q_begin + seq.s_q; ++token) {
+          const float lse = *problem_.lse.at<const float>(seq.batch, h, token), dlse = *problem_.dlse.at<const float>(seq.batch, h, token);
+          if (lse != -infinity) sum += static_cast<double>(std::exp(sink - lse)) * static_cast<double>(dlse);
+        }
+      }
+      const Head& head = schedule_.heads()[static_cast<size_t>(schedule_.order(static_cast<int64_t>(s), h / problem_.group()))];
+      for (int64_t c = 0; c < head.chunks; ++c) {
+        sum -= sink_sums_[static_cast<size_t>((head.first_task + c) * problem_.group() + h % problem_.group())];
       }
     }
     set_value(problem_.dsinks.dtype, problem_.dsinks.data, h * problem_.dsinks.stride_h, static_cast<float>(sum));
@@ -251,7 +260,7 @@ class Backward {
   void run_tasks() {
     Workspace& w = workspace();
     Tile tile;
-    lay_out(tile, w, problem_.d_qk, problem_.d_v, bias_.sums());
+    lay_out(tile, w, problem_.d_qk, problem_.d_v, bias_.sums(), problem_.dsinks.defined());
     tile.scale = static_cast<float>(problem_.softmax_scale);
     tile.softcap = static_cast<float>(problem_.softcap);
     const auto group = static_cast<size_t>(problem_.group());
@@ -318,7 +327,9 @@ class Backward {
           const int64_t next_h = first_h + (g + 1 < group ? g + 1 : 0);
           announce_next(tile, seq, next_h, next_block);
           if (bias_.kind() != BiasGradient::none) aim_bias_gradient(tile, head, first_h, g, block, key_begin);
+          tile.sink_sum = 0;
           kernels_.tile_keys(tile);
+          if (!sink_sums_.empty()) sink_sums_[static_cast<size_t>((head.first_task + task.chunk) * group + g)] += tile.sink_sum;
           aim_dq(tile, seq, first_h, g, block, sums);
           schedule_.wait_for_chunks(task, block, first_unfinished);
           kernels_.tile_dq(tile);
@@ -327,7 +338,7 @@ class Backward {
       }
       block = below;
     }
-    end_chunk(tile, task, seq, head, key_begin, highest >= 0);
+    end_chunk(tile, task, seq, head, key_begin);
     if (schedule_.leave(task) && sums != nullptr) close_dq(task, head, seq, sums);
   }
 
@@ -350,7 +361,7 @@ class Backward {
     kernels_.pack_transposed(problem_.dtype, v, problem_.v.stride_s, tile.keys, problem_.d_v, tile.v_transposed);
   }
 
-  void end_chunk(Tile& tile, const Task& task, const Sequence& seq, const Head& head, int64_t key_begin, bool) {
+  void end_chunk(Tile& tile, const Task& task, const Sequence& seq, const Head& head, int64_t key_begin) {
     const int64_t token = seq.kv_begin + key_begin;
     kernels_.store_rows(problem_.dk.dtype, tile.dk, tile.ld_qk, tile.keys, problem_.d_qk, address(problem_.dk, seq.batch, token, head.kv_head),
                         problem_.dk.stride_s);
@@ -366,16 +377,18 @@ class Backward {
     const int64_t row = block * tile_queries, token = seq.q_begin + row;
     tile.rows = std::min(tile_queries, seq.s_q - row);
     const float* row_delta = delta(s, h) + row;
+    const float sink = tile.sink_weight != nullptr ? per_head(problem_.sinks, 0, h) : 0.f;
     for (int64_t i = 0; i < tile.rows; ++i) {
       const float lse = *problem_.lse.at<const float>(seq.batch, h, token + i);
-      tile.lse_log2[i] = lse == -infinity ? infinity : lse * 1.44269504f;
+      tile.lse[i] = lse == -infinity ? infinity : lse;
       tile.delta[i] = row_delta[i];
+      if (tile.sink_weight != nullptr) tile.sink_weight[i] = std::exp(sink - tile.lse[i]);
     }
     const int64_t padded = std::min(tile_queries, (tile.rows + kernels_.rows - 1) / kernels_.rows * kernels_.rows);
     const bool q_finite = kernels_.load_rows(problem_.dtype, address(problem_.q, seq.batch, token, h), problem_.q.stride_s, tile.rows,
-                                             problem_.d_qk, padded, tile.lse_log2, tile.q, tile.ld_qk);
+                                             problem_.d_qk, padded, tile.lse, tile.q, tile.ld_qk);
     const bool dout_finite = kernels_.load_rows(problem_.dtype, address(problem_.dout, seq.batch, token, h), problem_.dout.stride_s, tile.rows,
-                                                problem_.d_v, padded, tile.lse_log2, tile.dout, tile.ld_v);
+                                                problem_.d_v, padded, tile.lse, tile.dout, tile.ld_v);
     tile.rows_finite = q_finite && dout_finite;
     if (problem_.bias.defined()) {
       const Bias& bias = problem_.bias;
@@ -456,6 +469,7 @@ class Backward {
   std::vector<std::pair<int32_t, int64_t>> row_pieces_;    // sequence, first row
   float* delta_ = nullptr;                                 // by sequence: [h_q, s_q]
   Scratch delta_memory_;
+  std::vector<double> sink_sums_;                          // [tasks, group], for dsinks
 };
 
 int choose_threads(const AttentionProblem& problem) {

@@ -2,7 +2,7 @@
 //
 //   for each panel of keys (two vectors):
 //     S  = Q K^T                  register tiles of kRows rows; those that keep nothing are skipped
-//     P  = exp2(S * scale_log2 - lse_log2), 0 where masked
+//     P  = exp2((scale * S - lse) * log2(e)), 0 where masked
 //     dV += P^T dO
 //     dP = dO V^T
 //     dS = P o (dP - delta)
@@ -156,12 +156,12 @@ HWY_INLINE uint64_t PanelBits(const Tile& t, int64_t row, int64_t key) {
 template <class T>
 HWY_INLINE void LoadBiasRow(const T* from, int64_t stride, int64_t n, float* to) {
   if (stride == 1) {
-    LoadRow(from, n, kLog2E, to);
+    LoadRow(from, n, 1.f, to);
   } else {
-    for (int64_t j = 0; j < n; ++j) to[j] = to_float(from[j * stride]) * kLog2E;
+    for (int64_t j = 0; j < n; ++j) to[j] = to_float(from[j * stride]);
   }
 }
-// addend[row, key] = bias * log2(e) of a panel; one row where the bias is the same for all of them.
+// addend[row, key] = the bias of a panel; one row where the bias is the same for all of them.
 template <class T>
 HWY_NOINLINE void LoadBias(const Tile& t, int64_t row_begin, int64_t row_end, int64_t key, int64_t n) {
   const T* from = static_cast<const T*>(t.bias.data) + key * t.bias.stride_kv;
@@ -171,41 +171,43 @@ HWY_NOINLINE void LoadBias(const Tile& t, int64_t row_begin, int64_t row_end, in
   }
 }
 
-// P = exp2(S * scale_log2 - lse_log2), with softcap, bias and ALiBi where kOptions; 0 where masked.
+// P = exp2((scale * S - lse) * log2(e)), with softcap, bias and ALiBi where kOptions; 0 where masked. The difference is taken before the
+// factor: what is left of it is small, and a rounding of lse * log2(e) would weigh as much as that of lse itself.
 template <bool kMasked, bool kOptions>
 HWY_NOINLINE void Probabilities(const Tile& t, int64_t row_begin, int64_t row_end, int64_t key) {
   const DF d;
-  const auto scale_log2 = hn::Set(d, t.scale * kLog2E);
+  const auto log2e = hn::Set(d, kLog2E);
+  const auto scale = hn::Set(d, t.scale);
   const auto inverse_cap = hn::Set(d, t.softcap != 0.f ? t.scale / t.softcap : 0.f);
-  const auto cap_log2 = hn::Set(d, t.softcap * kLog2E);
-  const auto slope_log2 = hn::Set(d, t.alibi_slope * kLog2E);
+  const auto cap = hn::Set(d, t.softcap);
+  const auto slope = hn::Set(d, t.alibi_slope);
   const int64_t addend_stride = t.bias.stride_q == 0 ? 0 : backward::max_panel;
   for (int64_t r = row_begin; r < row_end; ++r) {
     float* HWY_RESTRICT p = t.p + r * backward::ld_p + key;
-    const auto lse = hn::Set(d, t.lse_log2[r]);
+    const auto lse = hn::Set(d, t.lse[r]);
     uint64_t bits = 0;
     if constexpr (kMasked) bits = PanelBits(t, r, key);
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      auto x = hn::Load(d, p + v * kLanes);
+      auto s = hn::Load(d, p + v * kLanes);
       if constexpr (kOptions) {
         if (t.softcap != 0.f) {
-          const auto tanh = Tanh(d, hn::Mul(x, inverse_cap));
+          const auto tanh = Tanh(d, hn::Mul(s, inverse_cap));
           hn::Store(hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.f)), d, t.cap_slope + r * backward::max_panel + v * kLanes);
-          x = hn::Mul(tanh, cap_log2);
+          s = hn::Mul(tanh, cap);
         } else {
-          x = hn::Mul(x, scale_log2);
+          s = hn::Mul(s, scale);
         }
-        if (t.bias.data != nullptr) x = hn::Add(x, hn::Load(d, t.addend + r * addend_stride + v * kLanes));
+        if (t.bias.data != nullptr) s = hn::Add(s, hn::Load(d, t.addend + r * addend_stride + v * kLanes));
         if (t.alibi_slope != 0.f) {
           const auto distance = hn::Sub(hn::Set(d, static_cast<float>(t.alibi_distance + r - key - v * kLanes)), hn::Iota(d, 0.f));
-          x = hn::NegMulAdd(slope_log2, hn::Abs(distance), x);
+          s = hn::NegMulAdd(slope, hn::Abs(distance), s);
         }
-        x = hn::Sub(x, lse);
+        s = hn::Sub(s, lse);
       } else {
-        x = hn::MulSub(x, scale_log2, lse);
+        s = hn::MulSub(s, scale, lse);
       }
-      auto result = Exp2(d, x);
+      auto result = Exp2(d, hn::Mul(s, log2e));
       if constexpr (kMasked) result = hn::IfThenElseZero(VectorMask(d, bits, v), result);
       hn::Store(result, d, p + v * kLanes);
     }
@@ -214,9 +216,10 @@ HWY_NOINLINE void Probabilities(const Tile& t, int64_t row_begin, int64_t row_en
 
 // dS = P o (dP - delta). In p: scale * dS * derivative of the softcap; in dp, where the bias has a gradient: dS.
 template <bool kMasked, bool kOptions>
-HWY_NOINLINE void ScoreGradients(const Tile& t, int64_t row_begin, int64_t row_end, int64_t key) {
+HWY_NOINLINE void ScoreGradients(Tile& t, int64_t row_begin, int64_t row_end, int64_t key) {
   const DF d;
   const auto scale = hn::Set(d, t.scale);
+  VF for_sink[2] = {hn::Zero(d), hn::Zero(d)};
   for (int64_t r = row_begin; r < row_end; ++r) {
     float* HWY_RESTRICT p = t.p + r * backward::ld_p + key;
     float* HWY_RESTRICT dp = t.dp + r * backward::max_panel;
@@ -225,6 +228,13 @@ HWY_NOINLINE void ScoreGradients(const Tile& t, int64_t row_begin, int64_t row_e
     if constexpr (kMasked) bits = PanelBits(t, r, key);
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
+      if constexpr (kOptions) {
+        if (t.sink_weight != nullptr) {
+          auto gain = hn::Mul(hn::Load(d, p + v * kLanes), hn::Load(d, dp + v * kLanes));
+          if constexpr (kMasked) gain = hn::IfThenElseZero(VectorMask(d, bits, v), gain);
+          for_sink[v] = hn::MulAdd(hn::Set(d, t.sink_weight[r]), gain, for_sink[v]);
+        }
+      }
       auto ds = hn::Mul(hn::Load(d, p + v * kLanes), hn::Sub(hn::Load(d, dp + v * kLanes), delta));
       if constexpr (kMasked) ds = hn::IfThenElseZero(VectorMask(d, bits, v), ds);
       if constexpr (kOptions) {
@@ -233,6 +243,11 @@ HWY_NOINLINE void ScoreGradients(const Tile& t, int64_t row_begin, int64_t row_e
       }
       hn::Store(hn::Mul(ds, scale), d, p + v * kLanes);
     }
+  }
+  if constexpr (kOptions) {
+    HWY_ALIGN float sums[kPanel];
+    for (int v = 0; v < 2; ++v) hn::Store(for_sink[v], d, sums + v * kLanes);
+    for (int64_t j = 0; j < HWY_MIN(int64_t{kPanel}, t.keys - key); ++j) t.sink_sum += static_cast<double>(sums[j]);
   }
 }
 
@@ -391,7 +406,7 @@ HWY_INLINE void TileKeysWith(Tile& t) {
 
 void TileKeys(Tile& t) {
   ReadBits(t);
-  if (t.softcap != 0.f || t.bias.data != nullptr || t.alibi_slope != 0.f || t.dbias.kind != BiasGradient::none) {
+  if (t.softcap != 0.f || t.bias.data != nullptr || t.alibi_slope != 0.f || t.dbias.kind != BiasGradient::none || t.sink_weight != nullptr) {
     TileKeysWith<true>(t);
   } else {
     TileKeysWith<false>(t);

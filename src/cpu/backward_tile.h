@@ -58,7 +58,7 @@ struct Tile {
   int64_t rows = 0;
   float* q = nullptr;           // [tile_queries, ld_qk]
   float* dout = nullptr;        // [tile_queries, ld_v]
-  float* lse_log2 = nullptr;    // [tile_queries] lse * log2(e); +inf for a row that keeps nothing, whose P is then 0
+  float* lse = nullptr;         // [tile_queries] +inf for a row that keeps nothing, whose P is then 0
   float* delta = nullptr;       // [tile_queries] rowsum(dout o out) - dlse
   bool rows_finite = true;      // q and dout
 
@@ -77,12 +77,14 @@ struct Tile {
   float alibi_slope = 0;           // 0: none
   int64_t alibi_distance = 0;      // position of row 0 minus key 0 of the chunk
   BiasGradientTile dbias;
+  float* sink_weight = nullptr;    // [tile_queries] exp(sink - lse), the sink's probability; null: no gradient of sinks wanted
+  double sink_sum = 0;             // grows by the sum over pairs of sink_weight P dP
 
   // Scratch.
   float* p = nullptr;              // [tile_queries, ld_p] P, then scale * dS
   float* dp = nullptr;             // [tile_queries, max_panel] dP of one panel, then dS before the softcap
   float* cap_slope = nullptr;      // [tile_queries, max_panel] derivative of the softcap
-  float* addend = nullptr;         // [tile_queries, max_panel] bias * log2(e)
+  float* addend = nullptr;         // [tile_queries, max_panel] the bias
   uint64_t* row_bits = nullptr;    // [max_chunk / 64, tile_queries] the bits, a row's keys together
   uint64_t* any = nullptr;         // [max_chunk / panel] rows that keep a key of the panel; all: that keep every one
   uint64_t* all = nullptr;
