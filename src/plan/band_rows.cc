@@ -124,8 +124,11 @@ void band_row(const PlaneMask& plane, const Grid& grid, int32_t m_block, BandRow
       n_end = lines[low].end == grid.cols ? grid.n_blocks : lines[low].end / grid.tile_n;
       if (high < lines.size()) n_end = std::min(n_end, lines[high].begin / grid.tile_n);
     }
+    const bool full = whole_rows && static_cast<int64_t>(high - low) == count;
+    // The plane's last tile may be narrower: as bits it differs from those before it.
+    if (!full && n_end - n > 1 && n_end * grid.tile_n > grid.cols) --n_end;
     const auto tile_begin = static_cast<int32_t>(n), tile_end = static_cast<int32_t>(n_end);
-    if (whole_rows && static_cast<int64_t>(high - low) == count) {
+    if (full) {
       append_run(out, tile_begin, tile_end, RunKind::full, 0);
     } else {
       out.bits.resize(out.bits.size() + words_per_tile);  // zeros

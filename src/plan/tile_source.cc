@@ -33,13 +33,13 @@ TileSource TileSource::make(const Mask& mask, std::span<const Sequence> sequence
       return source;
     }
   }
-  BoundMask bound = bind(mask, sequences, h_q, h_kv);
+  BoundMask bound = anymask::bind(mask, sequences, h_q, h_kv);
   if (!all_bands(bound)) {
     source.plan_ = std::make_shared<const TilePlan>(build_plan(bound, request));
   } else {
     // What the cache keeps outlives the call, so it must not refer to arrays the call only borrows. Bands hold offsets
     // at most: copying them is nothing.
-    if (caching && !owns_arrays(mask)) bound = bind(Mask::from_bytes(mask.to_bytes()), sequences, h_q, h_kv);
+    if (caching && !owns_arrays(mask)) bound = anymask::bind(Mask::from_bytes(mask.to_bytes()), sequences, h_q, h_kv);
     for (const PlaneMask& plane : bound.planes) make_grid(plane, request);  // lengths beyond the counters throw here
     source.bands_ = std::make_shared<const BoundMask>(std::move(bound));
   }
