@@ -72,7 +72,8 @@ struct Args::State {
                 const std::vector<std::string>& choices = {}) {
     if (!heading.empty()) option->group(heading);
     if (!value_name.empty()) option->type_name(value_name);
-    shared->commands[index].options.push_back({flags.empty() ? std::vector<std::string>{} : split_flags(flags), value_name, choices, help});
+    shared->commands[index].options.push_back(
+        {flags.empty() ? std::vector<std::string>{} : split_flags(flags), value_name, choices, help});
   }
 };
 
@@ -94,11 +95,13 @@ Args Args::command(const std::string& name, const std::string& summary, const st
 
 void Args::section(const std::string& heading) { state_->heading = heading; }
 
-void Args::option(const std::string& flags, std::string& value, const std::string& value_name, const std::string& help) {
+void Args::option(const std::string& flags, std::string& value, const std::string& value_name,
+                  const std::string& help) {
   state_->declared(state_->app->add_option(flags, value, help), flags, value_name, help);
 }
 
-void Args::option(const std::string& flags, std::vector<std::string>& value, const std::string& value_name, const std::string& help) {
+void Args::option(const std::string& flags, std::vector<std::string>& value, const std::string& value_name,
+                  const std::string& help) {
   state_->declared(state_->app->add_option(flags, value, help)->allow_extra_args(false), flags, value_name, help);
 }
 
@@ -109,24 +112,28 @@ void Args::option(const std::string& flags, int64_t& value, const std::string& v
   state_->declared(option, flags, value_name, help);
 }
 
-void Args::option(const std::string& flags, std::optional<int64_t>& value, const std::string& value_name, const std::string& help) {
+void Args::option(const std::string& flags, std::optional<int64_t>& value, const std::string& value_name,
+                  const std::string& help) {
   auto* option = state_->app->add_option_function<std::string>(
       flags, [flags, &value](const std::string& text) { value = parse_integer(flags, text); }, help);
   state_->declared(option, flags, value_name, help);
 }
 
-void Args::option(const std::string& flags, std::optional<double>& value, const std::string& value_name, const std::string& help) {
+void Args::option(const std::string& flags, std::optional<double>& value, const std::string& value_name,
+                  const std::string& help) {
   auto* option = state_->app->add_option_function<std::string>(
       flags, [flags, &value](const std::string& text) { value = parse_real(flags, text); }, help);
   state_->declared(option, flags, value_name, help);
 }
 
-void Args::choice(const std::string& flags, std::string& value, const std::vector<std::string>& choices, const std::string& help) {
+void Args::choice(const std::string& flags, std::string& value, const std::vector<std::string>& choices,
+                  const std::string& help) {
   auto* option = state_->app->add_option_function<std::string>(
       flags,
       [flags, choices, &value](const std::string& text) {
         if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-          throw UsageError(flags + " has no choice \"" + text + "\": use one of " + joined(choices) + did_you_mean(text, choices));
+          throw UsageError(flags + " has no choice \"" + text + "\": use one of " + joined(choices) +
+                           did_you_mean(text, choices));
         }
         value = text;
       },
@@ -138,12 +145,14 @@ void Args::flag(const std::string& flags, bool& value, const std::string& help) 
   state_->declared(state_->app->add_flag(flags, value, help), flags, "", help);
 }
 
-void Args::positional(const std::string& name, std::string& value, const std::string& help, const std::vector<std::string>& choices) {
+void Args::positional(const std::string& name, std::string& value, const std::string& help,
+                      const std::vector<std::string>& choices) {
   auto* option = state_->app->add_option_function<std::string>(
       name,
       [name, choices, &value](const std::string& text) {
         if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
-          throw UsageError(name + " has no choice \"" + text + "\": use one of " + joined(choices) + did_you_mean(text, choices));
+          throw UsageError(name + " has no choice \"" + text + "\": use one of " + joined(choices) +
+                           did_you_mean(text, choices));
         }
         value = text;
       },
@@ -184,13 +193,15 @@ int run_app(int argc, char** argv) {
 
   const auto fail = [&shared](const std::string& message) {
     std::fflush(stdout);
-    std::fprintf(stderr, "anymask%s%s: %s\n", shared.selected.empty() ? "" : " ", shared.selected.c_str(), message.c_str());
+    std::fprintf(stderr, "anymask%s%s: %s\n", shared.selected.empty() ? "" : " ", shared.selected.c_str(),
+                 message.c_str());
     return 2;
   };
   try {
     shared.app.parse(argc, argv);
     const int status = shared.run();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail("standard output cannot be written (is the disk full?)");
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      return fail("standard output cannot be written (is the disk full?)");
     return status;
   } catch (const CLI::Success& success) {  // --help, --version
     return shared.app.exit(success);
@@ -200,7 +211,8 @@ int run_app(int argc, char** argv) {
     for (const Args::CommandInfo& command : shared.commands) {
       if (shared.selected.empty()) known.push_back(command.name);
       if (command.name != shared.selected) continue;
-      for (const Args::OptionInfo& option : command.options) known.insert(known.end(), option.flags.begin(), option.flags.end());
+      for (const Args::OptionInfo& option : command.options)
+        known.insert(known.end(), option.flags.begin(), option.flags.end());
     }
     for (int i = 1; i < argc; ++i) {
       if (message.find(argv[i]) == std::string::npos) continue;
@@ -209,7 +221,8 @@ int run_app(int argc, char** argv) {
     }
     return fail(message + "; --help lists what is");
   } catch (const CLI::ParseError& error) {
-    return fail(std::string(error.what()) + "; see anymask" + (shared.selected.empty() ? "" : " " + shared.selected) + " --help");
+    return fail(std::string(error.what()) + "; see anymask" + (shared.selected.empty() ? "" : " " + shared.selected) +
+                " --help");
   } catch (const UsageError& error) {
     return fail(error.what());
   } catch (const std::bad_alloc&) {

@@ -2,10 +2,9 @@
 //
 //   void add_view(Args& app) {
 //     auto o = std::make_shared<ViewOptions>();
-//     Args view = app.command("view", "draw a mask", "anymask view causal --seq 64\nanymask view \"window(8, 0)\" --seq 64 --out w.svg");
-//     view.positional("MASK", o->mask, "the mask's text");
-//     view.option("--out", o->out, "FILE", "write .svg or .png instead of printing");
-//     view.action([o] { return run_view(*o); });
+//     Args view = app.command("view", "draw a mask", "anymask view causal --seq 64\nanymask view \"window(8, 0)\" --seq
+//     64 --out w.svg"); view.positional("MASK", o->mask, "the mask's text"); view.option("--out", o->out, "FILE",
+//     "write .svg or .png instead of printing"); view.action([o] { return run_view(*o); });
 //   }
 #pragma once
 
@@ -25,8 +24,9 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A command (or the whole app): where options are declared. Values are written while parsing and must outlive it: keep them in a
-// shared_ptr that the action holds. `value_name` (FILE, N, TEXT) stands in --help; choices, if given, are checked and completed.
+// A command (or the whole app): where options are declared. Values are written while parsing and must outlive it: keep
+// them in a shared_ptr that the action holds. `value_name` (FILE, N, TEXT) stands in --help; choices, if given, are
+// checked and completed.
 class Args {
  public:
   // `examples` are lines printed at the end of --help.
@@ -35,13 +35,18 @@ class Args {
   void section(const std::string& heading);
 
   void option(const std::string& flags, std::string& value, const std::string& value_name, const std::string& help);
-  void option(const std::string& flags, std::vector<std::string>& value, const std::string& value_name, const std::string& help);
+  void option(const std::string& flags, std::vector<std::string>& value, const std::string& value_name,
+              const std::string& help);
   void option(const std::string& flags, int64_t& value, const std::string& value_name, const std::string& help);
-  void option(const std::string& flags, std::optional<int64_t>& value, const std::string& value_name, const std::string& help);
-  void option(const std::string& flags, std::optional<double>& value, const std::string& value_name, const std::string& help);
-  void choice(const std::string& flags, std::string& value, const std::vector<std::string>& choices, const std::string& help);
+  void option(const std::string& flags, std::optional<int64_t>& value, const std::string& value_name,
+              const std::string& help);
+  void option(const std::string& flags, std::optional<double>& value, const std::string& value_name,
+              const std::string& help);
+  void choice(const std::string& flags, std::string& value, const std::vector<std::string>& choices,
+              const std::string& help);
   void flag(const std::string& flags, bool& value, const std::string& help);
-  void positional(const std::string& name, std::string& value, const std::string& help, const std::vector<std::string>& choices = {});
+  void positional(const std::string& name, std::string& value, const std::string& help,
+                  const std::vector<std::string>& choices = {});
   // What the command does, after parsing; its result is the exit status.
   void action(std::function<int()> run);
 

@@ -1,8 +1,9 @@
-// `anymask bench`: named suites on this machine. Each case is first checked against the reference, then timed; beside each stands the peak
-// measured in this process moments before.
+// `anymask bench`: named suites on this machine. Each case is first checked against the reference, then timed; beside
+// each stands the peak measured in this process moments before.
 //
-// One JSON object a line: suite, case, who, backend, direction (fwd, bwd, plan, host), dtype, ms (median), spread (quartiles over median),
-// tflops (on kept pairs), share (of peak), peak (TFLOP/s), device, versions, commit, date. tflops and share are null where nothing is computed.
+// One JSON object a line: suite, case, who, backend, direction (fwd, bwd, plan, host), dtype, ms (median), spread
+// (quartiles over median), tflops (on kept pairs), share (of peak), peak (TFLOP/s), device, versions, commit, date.
+// tflops and share are null where nothing is computed.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -82,7 +83,8 @@ std::string today() {
 class Bench {
  public:
   explicit Bench(const BenchOptions& o) : o_(o) {
-    threads_ = o.threads > 0 ? o.threads : std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()));
+    threads_ =
+        o.threads > 0 ? o.threads : std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()));
     device_ = processor() + ", " + best_target();
     versions_ = fmt::format("anymask {}, {}", anymask_version(), compiler());
   }
@@ -90,7 +92,8 @@ class Bench {
   int run() {
     std::vector<const cases::BenchCase*> chosen;
     for (const cases::BenchCase& c : cases::bench_cases()) {
-      if ((o_.suite.empty() || c.suite == o_.suite) && c.shape.name.find(o_.filter) != std::string::npos) chosen.push_back(&c);
+      if ((o_.suite.empty() || c.suite == o_.suite) && c.shape.name.find(o_.filter) != std::string::npos)
+        chosen.push_back(&c);
     }
     if (chosen.empty()) {
       throw UsageError("no case " + (o_.suite.empty() ? "" : "of suite " + o_.suite) + " has \"" + o_.filter +
@@ -114,7 +117,8 @@ class Bench {
     if (c.suite == "scaling") {
       std::vector<int64_t> counts{1};
       if (std::thread::hardware_concurrency() > 1) counts.push_back(2);
-      for (const int64_t threads : counts) attention_case(c, ElementType::f32, false, threads, fmt::format("-t{}", threads));
+      for (const int64_t threads : counts)
+        attention_case(c, ElementType::f32, false, threads, fmt::format("-t{}", threads));
       return;
     }
     attention_case(c, c.suite == "bf16" ? ElementType::bf16 : ElementType::f32, c.suite == "backward", threads_, "");
@@ -126,8 +130,10 @@ class Bench {
     if (report.ok()) return true;
     failed_ = true;
     std::fflush(stdout);
-    std::fputs(fmt::format("\nanymask bench: {} is not timed: {} is off by {:.3g}; the bound is {:.3g}\n", name, report.worst().name, report.worst().error,
-                           report.worst().bound).c_str(), stderr);
+    std::fputs(fmt::format("\nanymask bench: {} is not timed: {} is off by {:.3g}; the bound is {:.3g}\n", name,
+                           report.worst().name, report.worst().error, report.worst().bound)
+                   .c_str(),
+               stderr);
     return false;
   }
 
@@ -151,7 +157,8 @@ class Bench {
     return peak / 1e12;
   }
 
-  Row row_of(const cases::BenchCase& c, const std::string& name, const char* direction, ElementType type, const std::vector<double>& ms) const {
+  Row row_of(const cases::BenchCase& c, const std::string& name, const char* direction, ElementType type,
+             const std::vector<double>& ms) const {
     Row row;
     row.suite = c.suite;
     row.name = name;
@@ -162,7 +169,8 @@ class Bench {
     return row;
   }
 
-  void attention_case(const cases::BenchCase& c, ElementType type, bool with_backward, int64_t threads, const std::string& suffix) {
+  void attention_case(const cases::BenchCase& c, ElementType type, bool with_backward, int64_t threads,
+                      const std::string& suffix) {
     Call call = make_call(c.shape, type, with_backward, 1);
     call.backend = "cpu";
     call.threads = threads;
@@ -229,20 +237,33 @@ class Bench {
     rows_.push_back(row);
     if (o_.json) {
       const bool computed = !std::isnan(row.tflops);
-      const ordered_json json = {{"suite", row.suite}, {"case", row.name}, {"who", "anymask"}, {"backend", "cpu"}, {"direction", row.direction},
-                                 {"dtype", row.dtype}, {"ms", row.ms}, {"spread", row.spread},
+      const ordered_json json = {{"suite", row.suite},
+                                 {"case", row.name},
+                                 {"who", "anymask"},
+                                 {"backend", "cpu"},
+                                 {"direction", row.direction},
+                                 {"dtype", row.dtype},
+                                 {"ms", row.ms},
+                                 {"spread", row.spread},
                                  {"tflops", computed ? ordered_json(row.tflops) : ordered_json()},
-                                 {"share", computed ? ordered_json(row.share()) : ordered_json()}, {"peak", row.peak}, {"device", device_},
-                                 {"versions", versions_}, {"commit", ANYMASK_COMMIT}, {"date", today()}};
+                                 {"share", computed ? ordered_json(row.share()) : ordered_json()},
+                                 {"peak", row.peak},
+                                 {"device", device_},
+                                 {"versions", versions_},
+                                 {"commit", ANYMASK_COMMIT},
+                                 {"date", today()}};
       fmt::print("{}\n", json.dump());
     } else {
       if (rows_.size() == 1) {
         fmt::print("{}; {} threads; {}; commit {}; {}\n", device_, threads_, versions_, ANYMASK_COMMIT, today());
-        fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}\n", "suite", "case", "dir", "dtype", "median", "spread", "GFLOP/s", "of peak");
+        fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}\n", "suite", "case", "dir", "dtype", "median",
+                   "spread", "GFLOP/s", "of peak");
       }
       const bool computed = !std::isnan(row.tflops);
-      fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}  {}\n", row.suite, row.name, row.direction, row.dtype, human_ms(row.ms), percent(row.spread),
-                 computed ? fmt::format("{:.1f}", 1000 * row.tflops) : "-", computed ? percent(row.share()) : "-", row.note);
+      fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}  {}\n", row.suite, row.name, row.direction,
+                 row.dtype, human_ms(row.ms), percent(row.spread),
+                 computed ? fmt::format("{:.1f}", 1000 * row.tflops) : "-", computed ? percent(row.share()) : "-",
+                 row.note);
     }
     std::fflush(stdout);
   }
@@ -260,7 +281,8 @@ class Bench {
       bar.text = fmt::format("{:.0f}%, {:.0f} GFLOP/s", 100 * row.share(), 1000 * row.tflops);
       bars.groups.push_back({row.suite + ": " + row.name, {bar}});
     }
-    if (bars.groups.empty()) throw UsageError("--picture: no case of this selection computes anything; choose another suite");
+    if (bars.groups.empty())
+      throw UsageError("--picture: no case of this selection computes anything; choose another suite");
     write_bars(o_.picture, "anymask on " + device_, bars);
   }
 
@@ -272,7 +294,8 @@ class Bench {
 };
 
 int run_bench(const BenchOptions& o) {
-  if (o.threads < 0 || o.threads > 4096) throw UsageError("--threads is " + std::to_string(o.threads) + "; expected 0 to 4096");
+  if (o.threads < 0 || o.threads > 4096)
+    throw UsageError("--threads is " + std::to_string(o.threads) + "; expected 0 to 4096");
   return Bench(o).run();
 }
 
@@ -280,9 +303,10 @@ int run_bench(const BenchOptions& o) {
 
 void add_bench(Args& app) {
   auto o = std::make_shared<BenchOptions>();
-  Args command = app.command("bench", "time named suites against the peak of this machine",
-                             "anymask bench cpu --quick\nanymask bench cpu --suite masks --threads 1\n"
-                             "anymask bench cpu --suite forward --filter causal --json\nanymask bench cpu --picture bench.svg");
+  Args command =
+      app.command("bench", "time named suites against the peak of this machine",
+                  "anymask bench cpu --quick\nanymask bench cpu --suite masks --threads 1\n"
+                  "anymask bench cpu --suite forward --filter causal --json\nanymask bench cpu --picture bench.svg");
   command.positional("DEVICE", o->device, "what is timed", {"cpu"});
   command.choice("--suite", o->suite, suites, "only this suite");
   command.option("--filter", o->filter, "TEXT", "only cases with this in their name");

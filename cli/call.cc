@@ -82,7 +82,8 @@ void check_ranks(const Call& call) {
     if (tensor->shape.size() == rank) continue;
     throw UsageError(tensor->name + " has shape " + tensor->shape_text() +
                      (call.packed() ? "; with cu_seqlens expected [total, heads, dim]: drop the batch axis"
-                                    : "; expected [batch, tokens, heads, dim]: add axes, or give --cu-seqlens-q for packed [total, heads, dim]"));
+                                    : "; expected [batch, tokens, heads, dim]: add axes, or give --cu-seqlens-q for "
+                                      "packed [total, heads, dim]"));
   }
 }
 
@@ -123,8 +124,8 @@ CallLengths::CallLengths(const Call& call) {
 
 void forward(const Call& call, Results& results) {
   Arguments arguments(call);
-  check(anymask_forward(arguments.view(call.q), arguments.view(call.k), arguments.view(call.v), arguments.view(results.out),
-                        arguments.view(results.lse), &arguments.options));
+  check(anymask_forward(arguments.view(call.q), arguments.view(call.k), arguments.view(call.v),
+                        arguments.view(results.out), arguments.view(results.lse), &arguments.options));
 }
 
 void backward(const Call& call, Results& results) {
@@ -132,16 +133,18 @@ void backward(const Call& call, Results& results) {
   arguments.options.dlse = arguments.view(call.dlse);
   arguments.options.dbias = arguments.view(results.dbias);
   arguments.options.dsinks = arguments.view(results.dsinks);
-  check(anymask_backward(arguments.view(call.dout), arguments.view(call.q), arguments.view(call.k), arguments.view(call.v),
-                         arguments.view(results.out), arguments.view(results.lse), arguments.view(results.dq), arguments.view(results.dk),
-                         arguments.view(results.dv), &arguments.options));
+  check(anymask_backward(arguments.view(call.dout), arguments.view(call.q), arguments.view(call.k),
+                         arguments.view(call.v), arguments.view(results.out), arguments.view(results.lse),
+                         arguments.view(results.dq), arguments.view(results.dk), arguments.view(results.dv),
+                         &arguments.options));
 }
 
 std::string explain_json(const Call& call, bool backward) {
   Arguments arguments(call);
   if (backward) arguments.options.dlse = arguments.view(call.dlse);
   char* json = nullptr;
-  check(anymask_explain(arguments.view(call.q), arguments.view(call.k), arguments.view(call.v), &arguments.options, backward ? 1 : 0, &json));
+  check(anymask_explain(arguments.view(call.q), arguments.view(call.k), arguments.view(call.v), &arguments.options,
+                        backward ? 1 : 0, &json));
   return take(json);
 }
 
@@ -157,7 +160,9 @@ PairCount count_pairs(const Call& call) {
   return count;
 }
 
-double forward_flops(const Call& call, int64_t kept) { return 2.0 * static_cast<double>(call.d_qk() + call.d_v()) * static_cast<double>(kept); }
+double forward_flops(const Call& call, int64_t kept) {
+  return 2.0 * static_cast<double>(call.d_qk() + call.d_v()) * static_cast<double>(kept);
+}
 
 double backward_flops(const Call& call, int64_t kept) {
   return 2.0 * static_cast<double>(3 * call.d_qk() + 2 * call.d_v()) * static_cast<double>(kept);

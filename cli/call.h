@@ -13,13 +13,14 @@
 
 namespace anymask::cli {
 
-// Shapes as in anymask.h: [b, s, h, d], or packed [total, h, d] with offsets. Tensors that are not `present` are not given.
+// Shapes as in anymask.h: [b, s, h, d], or packed [total, h, d] with offsets. Tensors that are not `present` are not
+// given.
 struct Call {
   Tensor q, k, v;
   Tensor bias, alibi, sinks;
-  Tensor cu_seqlens_q, cu_seqlens_kv;  // cu_seqlens_kv not present: as cu_seqlens_q
-  Tensor dout, dlse;                   // dout present: the backward is wanted too
-  std::vector<Tensor> mask_arrays;     // what the mask borrows
+  Tensor cu_seqlens_q, cu_seqlens_kv;    // cu_seqlens_kv not present: as cu_seqlens_q
+  Tensor dout, dlse;                     // dout present: the backward is wanted too
+  std::vector<Tensor> mask_arrays;       // what the mask borrows
   std::shared_ptr<anymask_mask_s> mask;  // null: full
   std::optional<double> scale;
   double softcap = 0;
@@ -52,7 +53,8 @@ std::vector<Stretch> stretches(const Call& call);
 // The shapes of q, k, v must have passed a call of the library or check_ranks().
 Results allocate_results(const Call& call, bool backward, bool wide = false);
 
-// Throws UsageError unless q, k, v have rank 4 (3 when packed) with equal h and d where they must be, so that outputs can be sized.
+// Throws UsageError unless q, k, v have rank 4 (3 when packed) with equal h and d where they must be, so that outputs
+// can be sized.
 void check_ranks(const Call& call);
 
 // The library's view of a call's lengths, valid as long as the call.
@@ -78,7 +80,8 @@ struct PairCount {
 };
 PairCount count_pairs(const Call& call);
 
-// Multiplications and additions of the matrix products over kept pairs: 2 (d_qk + d_v) a pair forward, 2 (3 d_qk + 2 d_v) backward.
+// Multiplications and additions of the matrix products over kept pairs: 2 (d_qk + d_v) a pair forward, 2 (3 d_qk + 2
+// d_v) backward.
 double forward_flops(const Call& call, int64_t kept);
 double backward_flops(const Call& call, int64_t kept);
 

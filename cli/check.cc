@@ -14,7 +14,9 @@ namespace {
 
 constexpr double unit_f32 = 0x1p-24;
 
-double unit_roundoff(ElementType type) { return type == ElementType::bf16 ? 0x1p-9 : type == ElementType::f16 ? 0x1p-12 : unit_f32; }
+double unit_roundoff(ElementType type) {
+  return type == ElementType::bf16 ? 0x1p-9 : type == ElementType::f16 ? 0x1p-12 : unit_f32;
+}
 
 // Root mean square; of big tensors, of a stride of it.
 double rms(const Tensor& tensor) {
@@ -49,16 +51,21 @@ struct Gathered {
   }
 };
 
-// The small constant: rounding the result itself, and what a sum of rounded terms leaves where the exact result cancels to (almost) nothing.
+// The small constant: rounding the result itself, and what a sum of rounded terms leaves where the exact result cancels
+// to (almost) nothing.
 double constant_of(const Call& call, const std::string& name, double largest) {
   const double unit = name == "lse" || name == "dbias" || name == "dsinks" ? unit_f32 : unit_roundoff(call.q.type);
-  const double scale = std::fabs(call.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, call.d_qk())))));
-  const double ds = rms(call.dout) * rms(call.v) * std::sqrt(static_cast<double>(call.d_v())) + rms(call.dlse);  // size of dP
-  double natural = 1;  // lse
+  const double scale =
+      std::fabs(call.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, call.d_qk())))));
+  const double ds =
+      rms(call.dout) * rms(call.v) * std::sqrt(static_cast<double>(call.d_v())) + rms(call.dlse);  // size of dP
+  double natural = 1;                                                                              // lse
   if (name == "out" || name == "dv") natural = name == "out" ? rms(call.v) : rms(call.dout);
   if (name == "dq") natural = ds * scale * rms(call.k);
   if (name == "dk") natural = ds * scale * rms(call.q);
-  if (name == "dbias" || name == "dsinks") natural = ds * std::sqrt(static_cast<double>(std::max<int64_t>(1, call.q.numel() / std::max<int64_t>(1, call.d_qk()))));
+  if (name == "dbias" || name == "dsinks")
+    natural =
+        ds * std::sqrt(static_cast<double>(std::max<int64_t>(1, call.q.numel() / std::max<int64_t>(1, call.d_qk()))));
   const double half_step = call.q.type == ElementType::f16 ? 0x1p-24 : 0;  // between subnormal fp16 numbers
   return 4 * unit * largest + 16 * unit_f32 * natural + half_step;
 }
@@ -101,7 +108,8 @@ CheckReport check_whole(const Call& call, const Results& results) {
 
 // ------------------------------------------------------------ sampling
 
-constexpr int64_t group_rows = 4;  // sampled rows come in groups of neighbours: the mask's bits are asked for group by group
+constexpr int64_t group_rows =
+    4;  // sampled rows come in groups of neighbours: the mask's bits are asked for group by group
 
 // Rows of one stretch to look at: groups spread evenly, the first and the last row among them.
 std::vector<int64_t> sampled_rows(int64_t s_q, int64_t wanted) {
@@ -125,7 +133,8 @@ Tensor gather_tokens(const Tensor& tensor, bool packed, int64_t first, const std
   for (size_t i = lead; i < tensor.shape.size(); ++i) shape.push_back(tensor.shape[i]), width *= tensor.shape[i];
   Tensor result = make_tensor(tensor.name, tensor.type, shape);
   for (size_t i = 0; i < rows.size() && width > 0; ++i) {
-    std::memcpy(result.as<char>() + static_cast<int64_t>(i) * width, tensor.as<char>() + (first + rows[i]) * width, static_cast<size_t>(width));
+    std::memcpy(result.as<char>() + static_cast<int64_t>(i) * width, tensor.as<char>() + (first + rows[i]) * width,
+                static_cast<size_t>(width));
   }
   return result;
 }
@@ -141,7 +150,8 @@ int64_t stat_index(const Call& call, int64_t sequence, const Stretch& s, int64_t
   return call.packed() ? head * call.q.shape[0] + s.q_begin + row : (sequence * call.h_q() + head) * s.s_q + row;
 }
 
-// Some rows of one stretch as a call of its own: all keys, the mask as booleans, ALiBi (which depends on the row's place) inside the bias.
+// Some rows of one stretch as a call of its own: all keys, the mask as booleans, ALiBi (which depends on the row's
+// place) inside the bias.
 Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const std::vector<int64_t>& rows) {
   const auto n = static_cast<int64_t>(rows.size());
   const int64_t h_q = call.h_q();
@@ -158,7 +168,8 @@ Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const st
     sub.dlse = make_tensor("dlse", ElementType::f32, {1, h_q, n});
     for (int64_t h = 0; h < h_q; ++h) {
       for (int64_t i = 0; i < n; ++i) {
-        set_element(sub.dlse, h * n + i, element(call.dlse, stat_index(call, sequence, s, h, rows[static_cast<size_t>(i)])));
+        set_element(sub.dlse, h * n + i,
+                    element(call.dlse, stat_index(call, sequence, s, h, rows[static_cast<size_t>(i)])));
       }
     }
   }
@@ -167,13 +178,16 @@ Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const st
     if (from.size() == 2) from.insert(from.begin(), {1, 1});
     const int64_t heads = call.alibi.present ? h_q : from[1];
     const int64_t sub_rows = call.alibi.present || from[2] != 1 ? n : 1;
-    sub.bias = make_tensor("bias", call.bias.present && !call.alibi.present ? call.bias.type : ElementType::f32, {1, heads, sub_rows, s.s_kv});
+    sub.bias = make_tensor("bias", call.bias.present && !call.alibi.present ? call.bias.type : ElementType::f32,
+                           {1, heads, sub_rows, s.s_kv});
     for (int64_t h = 0; h < heads; ++h) {
       const int64_t from_head = from[1] == 1 ? 0 : h / (heads / from[1]);
       for (int64_t i = 0; i < sub_rows; ++i) {
         const int64_t row = rows[static_cast<size_t>(i)];
-        const int64_t base = (((from[0] == 1 ? 0 : sequence) * from[1] + from_head) * from[2] + (from[2] == 1 ? 0 : row)) * from[3];
-        const double slope = !call.alibi.present ? 0 : element(call.alibi, call.alibi.numel() == h_q ? h : sequence * h_q + h);
+        const int64_t base =
+            (((from[0] == 1 ? 0 : sequence) * from[1] + from_head) * from[2] + (from[2] == 1 ? 0 : row)) * from[3];
+        const double slope =
+            !call.alibi.present ? 0 : element(call.alibi, call.alibi.numel() == h_q ? h : sequence * h_q + h);
         for (int64_t key = 0; key < s.s_kv; ++key) {
           double value = call.bias.present ? element(call.bias, base + key) : 0;
           if (call.alibi.present) value -= slope * static_cast<double>(std::abs(row + s.s_kv - s.s_q - key));
@@ -188,9 +202,11 @@ Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const st
     for (int64_t h = 0; h < h_q; ++h) {
       for (int64_t i = 0; i < n;) {
         int64_t together = 1;
-        while (i + together < n && rows[static_cast<size_t>(i + together)] == rows[static_cast<size_t>(i)] + together) ++together;
+        while (i + together < n && rows[static_cast<size_t>(i + together)] == rows[static_cast<size_t>(i)] + together)
+          ++together;
         int64_t shape[2] = {together, s.s_kv};
-        const DLTensor view = make_view(kept.as<uint8_t>() + (h * n + i) * s.s_kv, ElementType::boolean, 2, shape, nullptr);
+        const DLTensor view =
+            make_view(kept.as<uint8_t>() + (h * n + i) * s.s_kv, ElementType::boolean, 2, shape, nullptr);
         check(anymask_mask_dense(call.mask.get(), &lengths.value, sequence, h, rows[static_cast<size_t>(i)], 0, &view));
         i += together;
       }
@@ -207,8 +223,8 @@ Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const st
   return sub;
 }
 
-// The call with dout and dlse zero but in the sampled rows: its dk and dv come from those rows alone, so that the rows as a call of their own
-// give the exact answer for every key.
+// The call with dout and dlse zero but in the sampled rows: its dk and dv come from those rows alone, so that the rows
+// as a call of their own give the exact answer for every key.
 struct Sample {
   int64_t sequence;
   Stretch stretch;
@@ -239,7 +255,8 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
     if (all[i].s_q > 0) chosen.push_back({static_cast<int64_t>(i), all[i]});
   }
   std::stable_sort(chosen.begin(), chosen.end(), [](const auto& a, const auto& b) {
-    return static_cast<double>(a.second.s_q) * static_cast<double>(a.second.s_kv) > static_cast<double>(b.second.s_q) * static_cast<double>(b.second.s_kv);
+    return static_cast<double>(a.second.s_q) * static_cast<double>(a.second.s_kv) >
+           static_cast<double>(b.second.s_q) * static_cast<double>(b.second.s_kv);
   });
   if (chosen.size() > 4) chosen.resize(4);
 
@@ -247,7 +264,8 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
   int64_t total_rows = 0, all_rows = 0;
   for (const Stretch& s : all) all_rows += s.s_q;
   for (const auto& [sequence, s] : chosen) {
-    const double row_cost = (forward_flops(call, s.s_kv) + (call.backward() ? backward_flops(call, s.s_kv) : 0)) * static_cast<double>(call.h_q());
+    const double row_cost = (forward_flops(call, s.s_kv) + (call.backward() ? backward_flops(call, s.s_kv) : 0)) *
+                            static_cast<double>(call.h_q());
     const double affordable = budget / static_cast<double>(chosen.size()) / std::max(row_cost, 1.0);
     samples.push_back({sequence, s, sampled_rows(s.s_q, static_cast<int64_t>(std::clamp(affordable, 4.0, 256.0)))});
     total_rows += static_cast<int64_t>(samples.back().rows.size());
@@ -272,20 +290,22 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
     for (int64_t i = 0; i < n; ++i) {
       const int64_t row = sample.rows[static_cast<size_t>(i)];
       const int64_t token = sample.stretch.q_begin + row;
-      const auto compare_token = [&](Gathered& into, const Tensor& got, const Tensor& expected, const Tensor& plain, int64_t width) {
+      const auto compare_token = [&](Gathered& into, const Tensor& got, const Tensor& expected, const Tensor& plain,
+                                     int64_t width) {
         for (int64_t j = 0; j < width; ++j) {
           into.add(element(got, token * width + j), element(expected, i * width + j), element(plain, i * width + j));
         }
       };
       compare_token(out, results.out, reference.out, naive.out, h_q * call.d_v());
       for (int64_t h = 0; h < h_q; ++h) {
-        lse.add(element(results.lse, stat_index(call, sample.sequence, sample.stretch, h, row)), element(reference.lse, h * n + i),
-                element(naive.lse, h * n + i));
+        lse.add(element(results.lse, stat_index(call, sample.sequence, sample.stretch, h, row)),
+                element(reference.lse, h * n + i), element(naive.lse, h * n + i));
       }
       if (call.backward()) compare_token(dq, results.dq, reference.dq, naive.dq, h_q * call.d_qk());
     }
     if (!call.backward()) continue;
-    const auto compare_keys = [&](Gathered& into, const Tensor& got, const Tensor& expected, const Tensor& plain, int64_t width) {
+    const auto compare_keys = [&](Gathered& into, const Tensor& got, const Tensor& expected, const Tensor& plain,
+                                  int64_t width) {
       for (int64_t j = 0; j < sample.stretch.s_kv * width; ++j) {
         into.add(element(got, sample.stretch.kv_begin * width + j), element(expected, j), element(plain, j));
       }
@@ -299,7 +319,9 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
   report.scope = fmt::format("{} of {} rows, all heads", total_rows, all_rows);
   report.tensors = {judged(call, out), judged(call, lse)};
   if (call.backward()) {
-    report.scope += "; dk and dv for the gradient of those rows alone, all keys; dbias and dsinks are checked on smaller inputs only";
+    report.scope +=
+        "; dk and dv for the gradient of those rows alone, all keys; dbias and dsinks are checked on smaller inputs "
+        "only";
     if (!call.bias.present && !call.sinks.present) report.scope.resize(report.scope.find("; dbias"));
     for (const Gathered& gathered : {dq, dk, dv}) report.tensors.push_back(judged(call, gathered));
   }

@@ -45,9 +45,11 @@ std::string bash_script(const std::vector<Args::CommandInfo>& commands) {
       }
       words += " " + joined(option.flags);
       if (!option.choices.empty()) {
-        values += fmt::format("    {}:{}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")); return ;;\n", command.name, option.flags[0], joined(option.choices));
+        values += fmt::format("    {}:{}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")); return ;;\n", command.name,
+                              option.flags[0], joined(option.choices));
       } else if (takes_file(option)) {
-        values += fmt::format("    {}:{}) COMPREPLY=($(compgen -f -- \"${{word#*=}}\")); return ;;\n", command.name, option.flags[0]);
+        values += fmt::format("    {}:{}) COMPREPLY=($(compgen -f -- \"${{word#*=}}\")); return ;;\n", command.name,
+                              option.flags[0]);
       } else if (!option.value_name.empty()) {
         values += fmt::format("    {}:{}) return ;;\n", command.name, option.flags[0]);
       }
@@ -55,15 +57,20 @@ std::string bash_script(const std::vector<Args::CommandInfo>& commands) {
     cases += fmt::format("    {}) words=\"{}\" ;;\n", command.name, words.substr(words.find_first_not_of(' ')));
   }
   return "_anymask() {\n"
-         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\" command=\"${COMP_WORDS[1]}\" words\n"
+         "  local word=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\" "
+         "command=\"${COMP_WORDS[1]}\" words\n"
          "  COMPREPLY=()\n"
          "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-         "    COMPREPLY=($(compgen -W \"" + names + " --help --version\" -- \"$word\"))\n"
+         "    COMPREPLY=($(compgen -W \"" +
+         names +
+         " --help --version\" -- \"$word\"))\n"
          "    return\n"
          "  fi\n"
-         "  case \"$command:$previous\" in\n" + values +
+         "  case \"$command:$previous\" in\n" +
+         values +
          "  esac\n"
-         "  case \"$command\" in\n" + cases +
+         "  case \"$command\" in\n" +
+         cases +
          "    *) return ;;\n"
          "  esac\n"
          "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
@@ -78,7 +85,9 @@ std::string zsh_script(const std::vector<Args::CommandInfo>& commands) {
     cases += fmt::format("    {})\n      _arguments", command.name);
     int position = 0;
     for (const Args::OptionInfo& option : command.options) {
-      const std::string action = !option.choices.empty() ? "(" + joined(option.choices) + ")" : takes_file(option) ? "_files" : " ";
+      const std::string action = !option.choices.empty() ? "(" + joined(option.choices) + ")"
+                                 : takes_file(option)    ? "_files"
+                                                         : " ";
       if (option.flags.empty()) {
         cases += fmt::format(" \\\n        '{}:{}:{}'", ++position, quoted(option.value_name, true), action);
         continue;
@@ -93,7 +102,8 @@ std::string zsh_script(const std::vector<Args::CommandInfo>& commands) {
   return "#compdef anymask\n"
          "_anymask() {\n"
          "  local -a commands\n"
-         "  commands=(\n" + names +
+         "  commands=(\n" +
+         names +
          "  )\n"
          "  if (( CURRENT == 2 )); then\n"
          "    _describe 'command' commands\n"
@@ -102,16 +112,19 @@ std::string zsh_script(const std::vector<Args::CommandInfo>& commands) {
          "  local command=$words[2]\n"
          "  shift words\n"
          "  (( CURRENT-- ))\n"
-         "  case $command in\n" + cases +
+         "  case $command in\n" +
+         cases +
          "  esac\n"
          "}\n"
          "if [ \"$funcstack[1]\" = \"_anymask\" ]; then _anymask \"$@\"; else compdef _anymask anymask; fi\n";
 }
 
 std::string fish_script(const std::vector<Args::CommandInfo>& commands) {
-  std::string script = "complete -c anymask -f\ncomplete -c anymask -n __fish_use_subcommand -l version -d 'print the version'\n";
+  std::string script =
+      "complete -c anymask -f\ncomplete -c anymask -n __fish_use_subcommand -l version -d 'print the version'\n";
   for (const Args::CommandInfo& command : commands) {
-    script += fmt::format("complete -c anymask -n __fish_use_subcommand -a {} -d '{}'\n", command.name, quoted(command.summary, false));
+    script += fmt::format("complete -c anymask -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
+                          quoted(command.summary, false));
     const std::string within = fmt::format("complete -c anymask -n '__fish_seen_subcommand_from {}'", command.name);
     for (const Args::OptionInfo& option : command.options) {
       if (option.flags.empty()) {
@@ -119,7 +132,8 @@ std::string fish_script(const std::vector<Args::CommandInfo>& commands) {
         continue;
       }
       script += within;
-      for (const std::string& flag : option.flags) script += flag.rfind("--", 0) == 0 ? " -l " + flag.substr(2) : " -s " + flag.substr(1);
+      for (const std::string& flag : option.flags)
+        script += flag.rfind("--", 0) == 0 ? " -l " + flag.substr(2) : " -s " + flag.substr(1);
       if (!option.choices.empty()) {
         script += fmt::format(" -x -a '{}'", joined(option.choices));
       } else if (takes_file(option)) {

@@ -14,7 +14,9 @@ namespace {
 
 using nlohmann::json;
 
-std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
+}
 
 struct ExplainOptions {
   ProblemInput problem;
@@ -34,7 +36,9 @@ void print_direction(const Call& call, bool backward) {
   line("full tiles", human_count(e.full_tiles) + " (" + share(e.full_tiles) + "), read no mask");
   line("partial tiles", human_count(e.partial_tiles) + " (" + share(e.partial_tiles) + "), read one bit tile each");
   line("empty tiles", human_count(e.empty_tiles) + " (" + share(e.empty_tiles) + "), never visited");
-  if (tiles > 0) line("predicted", fmt::format("{:.3g} of the dense time, by tiles visited", static_cast<double>(e.full_tiles + e.partial_tiles) / tiles));
+  if (tiles > 0)
+    line("predicted", fmt::format("{:.3g} of the dense time, by tiles visited",
+                                  static_cast<double>(e.full_tiles + e.partial_tiles) / tiles));
   for (const auto& [name, value] : e.facts) line(name, value);
   for (const auto& [backend, reason] : e.refused) line("refused: " + backend, reason);
 }
@@ -50,7 +54,8 @@ int run_explain(const ExplainOptions& o) {
   }
   char* text = nullptr;
   check(anymask_mask_text(call.mask.get(), &text));
-  fmt::print("mask {}\nq {}, k {}, v {}, {}\n", take(text), call.q.shape_text(), call.k.shape_text(), call.v.shape_text(), name_of(call.q.type));
+  fmt::print("mask {}\nq {}, k {}, v {}, {}\n", take(text), call.q.shape_text(), call.k.shape_text(),
+             call.v.shape_text(), name_of(call.q.type));
   print_direction(call, false);
   if (backward) print_direction(call, true);
   return 0;
@@ -61,8 +66,8 @@ int run_explain(const ExplainOptions& o) {
 Explanation explain(const Call& call, bool backward) {
   const json said = json::parse(explain_json(call, backward));
   Explanation e;
-  e.backend = said.value("backend", "");
-  e.kernel = said.value("kernel", "");
+  e.backend = text_of(said.value("backend", json()));  // null: nothing computes this call, and `refused` says why
+  e.kernel = text_of(said.value("kernel", json()));
   e.kept_share = said.value("kept_share", 0.0);
   e.planned = said.value("planned", false);
   e.plan_bytes = said.value("plan_bytes", int64_t{0});
@@ -72,8 +77,10 @@ Explanation explain(const Call& call, bool backward) {
     e.partial_tiles = tiles.value("partial", int64_t{0});
     e.empty_tiles = tiles.value("empty", int64_t{0});
   }
-  for (const auto& [name, value] : said.value("facts", json::object()).items()) e.facts.push_back({name, text_of(value)});
-  for (const json& one : said.value("refused", json::array())) e.refused.push_back({one.value("backend", ""), one.value("reason", "")});
+  for (const auto& [name, value] : said.value("facts", json::object()).items())
+    e.facts.push_back({name, text_of(value)});
+  for (const json& one : said.value("refused", json::array()))
+    e.refused.push_back({one.value("backend", ""), one.value("reason", "")});
   return e;
 }
 

@@ -18,12 +18,20 @@ Tensor int_tensor(const char* name, const std::vector<int64_t>& values) {
   return tensor;
 }
 
-Tensor random_bias(const std::string& axes, ElementType type, int64_t batch, int64_t h_q, int64_t h_kv, int64_t s_q, int64_t s_kv, Random& random) {
-  return random_tensor("bias", type, {axes[0] == 'b' ? batch : 1, axes[1] == 'h' ? h_q : axes[1] == 'g' ? h_kv : 1, axes[2] == 'q' ? s_q : 1, s_kv}, random);
+Tensor random_bias(const std::string& axes, ElementType type, int64_t batch, int64_t h_q, int64_t h_kv, int64_t s_q,
+                   int64_t s_kv, Random& random) {
+  return random_tensor("bias", type,
+                       {axes[0] == 'b' ? batch : 1,
+                        axes[1] == 'h'   ? h_q
+                        : axes[1] == 'g' ? h_kv
+                                         : 1,
+                        axes[2] == 'q' ? s_q : 1, s_kv},
+                       random);
 }
 
 Tensor random_alibi(int64_t batch, int64_t h_q, bool per_batch, Random& random) {
-  Tensor slopes = make_tensor("alibi", ElementType::f32, per_batch ? std::vector<int64_t>{batch, h_q} : std::vector<int64_t>{h_q});
+  Tensor slopes =
+      make_tensor("alibi", ElementType::f32, per_batch ? std::vector<int64_t>{batch, h_q} : std::vector<int64_t>{h_q});
   for (int64_t i = 0; i < slopes.numel(); ++i) slopes.as<float>()[i] = static_cast<float>(0.5 * random.uniform());
   return slopes;
 }
@@ -32,7 +40,9 @@ Call make_call(const cases::AttentionCase& c, ElementType type, bool backward, u
   Random random(seed);
   Call call;
   const bool packed = !c.cu_seqlens_q.empty();
-  const auto shape = [&](int64_t s, int64_t h, int64_t d) { return packed ? std::vector<int64_t>{s, h, d} : std::vector<int64_t>{c.b, s, h, d}; };
+  const auto shape = [&](int64_t s, int64_t h, int64_t d) {
+    return packed ? std::vector<int64_t>{s, h, d} : std::vector<int64_t>{c.b, s, h, d};
+  };
   call.q = random_tensor("q", type, shape(c.s_q, c.h_q, c.d_qk), random);
   call.k = random_tensor("k", type, shape(c.s_kv, c.h_kv, c.d_qk), random);
   call.v = random_tensor("v", type, shape(c.s_kv, c.h_kv, c.d_v), random);
@@ -43,7 +53,10 @@ Call make_call(const cases::AttentionCase& c, ElementType type, bool backward, u
   if (c.sinks) call.sinks = random_tensor("sinks", ElementType::f32, {c.h_q}, random);
   if (backward) {
     call.dout = random_tensor("dout", type, shape(c.s_q, c.h_q, c.d_v), random);
-    if (c.dlse) call.dlse = random_tensor("dlse", ElementType::f32, packed ? std::vector<int64_t>{c.h_q, c.s_q} : std::vector<int64_t>{c.b, c.h_q, c.s_q}, random);
+    if (c.dlse)
+      call.dlse =
+          random_tensor("dlse", ElementType::f32,
+                        packed ? std::vector<int64_t>{c.h_q, c.s_q} : std::vector<int64_t>{c.b, c.h_q, c.s_q}, random);
   }
   call.softcap = c.softcap;
   for (const cases::CaseArray& array : c.arrays) {

@@ -25,7 +25,8 @@ class Random {
   // Mean 0, variance 1: the sum of four uniforms, which is near enough to normal and bounded by 3.5.
   double normal() {
     const uint64_t bits = next();
-    const auto sum = static_cast<double>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48));
+    const auto sum =
+        static_cast<double>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48));
     return (sum / 65535.0 - 2.0) * 1.7320508075688772;
   }
 
@@ -36,7 +37,8 @@ class Random {
 Tensor random_tensor(const char* name, ElementType type, std::vector<int64_t> shape, Random& random);
 Tensor int_tensor(const char* name, const std::vector<int64_t>& values);  // int32, rank 1
 // "bhq" as in AttentionCase::bias.
-Tensor random_bias(const std::string& axes, ElementType type, int64_t batch, int64_t h_q, int64_t h_kv, int64_t s_q, int64_t s_kv, Random& random);
+Tensor random_bias(const std::string& axes, ElementType type, int64_t batch, int64_t h_q, int64_t h_kv, int64_t s_q,
+                   int64_t s_kv, Random& random);
 Tensor random_alibi(int64_t batch, int64_t h_q, bool per_batch, Random& random);
 
 Call make_call(const cases::AttentionCase& shape, ElementType type, bool backward, uint64_t seed);

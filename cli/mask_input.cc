@@ -9,9 +9,12 @@
 namespace anymask::cli {
 
 void add_mask_options(Args& args, MaskInput& input, bool text_as_option) {
-  if (text_as_option) args.option("--mask", input.text, "TEXT", "what is kept, such as \"causal & documents(@cu)\"; `anymask masks` lists the kinds (full)");
+  if (text_as_option)
+    args.option("--mask", input.text, "TEXT",
+                "what is kept, such as \"causal & documents(@cu)\"; `anymask masks` lists the kinds (full)");
   args.option("--mask-file", input.file, "FILE", "read the mask's text from a file");
-  args.option("--array", input.arrays, "NAME=FILE", "the .npy file of an array the mask calls @NAME; as often as needed");
+  args.option("--array", input.arrays, "NAME=FILE",
+              "the .npy file of an array the mask calls @NAME; as often as needed");
 }
 
 std::vector<Tensor> load_mask_arrays(const MaskInput& input) {
@@ -35,7 +38,9 @@ std::vector<Tensor> load_mask_arrays(const MaskInput& input) {
 
 MaskHandle load_mask(const MaskInput& input, const std::vector<Tensor>& arrays) {
   if (!input.text.empty() && !input.file.empty()) throw UsageError("both a mask and --mask-file are given: use one");
-  const std::string text = !input.file.empty() ? read_text_file(input.file, "--mask-file (" + input.file + ")") : input.text.empty() ? "full" : input.text;
+  const std::string text = !input.file.empty()  ? read_text_file(input.file, "--mask-file (" + input.file + ")")
+                           : input.text.empty() ? "full"
+                                                : input.text;
   if (text.find('\0') != std::string::npos) throw UsageError("the mask's text holds a zero byte: is it a text file?");
   std::vector<DLTensor> views;
   std::vector<anymask_named_array> named;
@@ -68,7 +73,8 @@ void load_lengths(const LengthsInput& input, int64_t default_seq, Lengths& out) 
   if (packed && (input.seq || input.s_q || input.s_kv)) {
     throw UsageError("--cu-seqlens-q and --seq, --s-q or --s-kv contradict each other: the offsets say all lengths");
   }
-  if (input.seq && input.s_q && input.s_kv) throw UsageError("--seq with both --s-q and --s-kv says lengths twice: drop --seq");
+  if (input.seq && input.s_q && input.s_kv)
+    throw UsageError("--seq with both --s-q and --s-kv says lengths twice: drop --seq");
   out.value = {};
   out.value.struct_size = sizeof(anymask_lengths);
   if (packed) {
@@ -79,9 +85,11 @@ void load_lengths(const LengthsInput& input, int64_t default_seq, Lengths& out) 
     out.value.cu_seqlens_q = &out.cu_q;
     out.value.cu_seqlens_kv = &out.cu_kv;
   } else {
-    const auto length = [&](const char* option, const std::optional<int64_t>& own, const std::optional<int64_t>& other) {
+    const auto length = [&](const char* option, const std::optional<int64_t>& own,
+                            const std::optional<int64_t>& other) {
       const int64_t value = own ? *own : input.seq ? *input.seq : other ? *other : default_seq;
-      if (value < 0) throw UsageError(std::string(option) + " is " + std::to_string(value) + "; expected a length >= 0");
+      if (value < 0)
+        throw UsageError(std::string(option) + " is " + std::to_string(value) + "; expected a length >= 0");
       return value;
     };
     out.value.s_q = length("--s-q", input.s_q, input.s_kv);
@@ -91,7 +99,8 @@ void load_lengths(const LengthsInput& input, int64_t default_seq, Lengths& out) 
   if (input.heads < 1) throw UsageError("--heads is " + std::to_string(input.heads) + "; expected a number >= 1");
   const int64_t h_kv = input.kv_heads == 0 ? input.heads : input.kv_heads;
   if (h_kv < 1 || input.heads % h_kv != 0) {
-    throw UsageError("--kv-heads is " + std::to_string(h_kv) + "; it must divide --heads = " + std::to_string(input.heads));
+    throw UsageError("--kv-heads is " + std::to_string(h_kv) +
+                     "; it must divide --heads = " + std::to_string(input.heads));
   }
   out.value.batch = packed ? 0 : input.batch;
   out.value.h_q = input.heads;

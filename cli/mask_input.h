@@ -21,12 +21,14 @@ struct MaskInput {
 // Declares --mask-file and --array, and --mask unless the command takes the text as a positional.
 void add_mask_options(Args& args, MaskInput& input, bool text_as_option);
 
-// name=file.npy -> a tensor called name, for each of `input.arrays`. The arrays are what the mask borrows: keep them as long as it.
+// name=file.npy -> a tensor called name, for each of `input.arrays`. The arrays are what the mask borrows: keep them as
+// long as it.
 std::vector<Tensor> load_mask_arrays(const MaskInput& input);
 // The mask of the text, its @names found among `arrays`.
 MaskHandle load_mask(const MaskInput& input, const std::vector<Tensor>& arrays);
 
-// `--seq N` (both lengths), `--s-q`, `--s-kv`, `--batch`, `--heads` (h_q), `--kv-heads`, `--cu-seqlens-q FILE`, `--cu-seqlens-kv FILE`.
+// `--seq N` (both lengths), `--s-q`, `--s-kv`, `--batch`, `--heads` (h_q), `--kv-heads`, `--cu-seqlens-q FILE`,
+// `--cu-seqlens-kv FILE`.
 struct LengthsInput {
   std::optional<int64_t> seq, s_q, s_kv;
   int64_t batch = 1, heads = 1, kv_heads = 0;  // kv_heads 0: as heads

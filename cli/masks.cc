@@ -1,4 +1,5 @@
-// `anymask masks`: every kind of mask with its arguments, one line and a small picture each. All of it comes from the library's registry.
+// `anymask masks`: every kind of mask with its arguments, one line and a small picture each. All of it comes from the
+// library's registry.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -67,12 +68,16 @@ std::string indented(const std::string& text) {
 
 void print_kind(const json& kind, bool detail) {
   const auto example = kind.value("example", "");
-  fmt::print("{}\n  {}\n  keeps (q, kv) when {}\n", paint(signature(kind), "1", color_on_stdout()), kind.value("summary", ""), kind.value("keeps", ""));
+  fmt::print("{}\n  {}\n  keeps (q, kv) when {}\n", paint(signature(kind), "1", color_on_stdout()),
+             kind.value("summary", ""), kind.value("keeps", ""));
   if (detail) {
     for (const json& argument : kind["arguments"]) {
       const auto by_default = argument.value("default", "");
-      const std::string note = argument.value("required", true) ? "" : by_default.empty() ? ", optional" : ", default " + by_default;
-      fmt::print("  {:<10} {} ({}{})\n", argument.value("name", ""), argument.value("doc", ""), argument.value("type", ""), note);
+      const std::string note = argument.value("required", true) ? ""
+                               : by_default.empty()             ? ", optional"
+                                                                : ", default " + by_default;
+      fmt::print("  {:<10} {} ({}{})\n", argument.value("name", ""), argument.value("doc", ""),
+                 argument.value("type", ""), note);
     }
   }
   if (!example.empty()) fmt::print("  example: {}\n{}", example, indented(example_picture(example)));
@@ -91,7 +96,8 @@ int run_masks(const MasksOptions& o) {
       if (names.back() == o.kind) found.push_back(kind);
     }
     if (found.empty()) {
-      throw UsageError("no kind of mask is called \"" + o.kind + "\": `anymask masks` lists them" + did_you_mean(o.kind, names));
+      throw UsageError("no kind of mask is called \"" + o.kind + "\": `anymask masks` lists them" +
+                       did_you_mean(o.kind, names));
     }
     kinds = found;
   }
@@ -101,8 +107,11 @@ int run_masks(const MasksOptions& o) {
   }
   for (const json& kind : kinds) print_kind(kind, !o.kind.empty());
   if (o.kind.empty()) {
-    fmt::print("Masks compose: ~ (not) binds first, then & (and), then |. Arrays are given inline, [0, 4, 9], or as @name with --array name=file.npy.\n"
-               "`anymask masks KIND` tells a kind's arguments; `anymask view \"causal & window(3, 0)\" --seq 16` draws any mask.\n");
+    fmt::print(
+        "Masks compose: ~ (not) binds first, then & (and), then |. Arrays are given inline, [0, 4, 9], or as @name "
+        "with --array name=file.npy.\n"
+        "`anymask masks KIND` tells a kind's arguments; `anymask view \"causal & window(3, 0)\" --seq 16` draws any "
+        "mask.\n");
   }
   return 0;
 }

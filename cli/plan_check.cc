@@ -19,13 +19,17 @@ std::string expand(const anymask_plan_view& plan, const anymask_plan_plane& plan
     uint32_t last_kind = 3;
     for (int64_t r = plan.row_begin[plane.first_row + m]; r < plan.row_begin[plane.first_row + m + 1]; ++r) {
       const anymask_run& run = plan.runs[r];
-      if (run.n_begin >= run.n_end || run.n_begin < reached || run.n_end > plane.n_blocks) return fmt::format("run {} is out of order or out of range", r);
-      if (run.kind == 0 && last_kind == 0 && run.n_begin == reached) return fmt::format("run {} continues a FULL run: runs must be maximal", r);
+      if (run.n_begin >= run.n_end || run.n_begin < reached || run.n_end > plane.n_blocks)
+        return fmt::format("run {} is out of order or out of range", r);
+      if (run.kind == 0 && last_kind == 0 && run.n_begin == reached)
+        return fmt::format("run {} continues a FULL run: runs must be maximal", r);
       reached = run.n_end;
       last_kind = run.kind;
       for (int64_t n = run.n_begin; n < run.n_end; ++n) {
         (run.kind == 0 ? full : partial) += 1;
-        const uint64_t* bits = run.kind == 0 ? nullptr : plan.bit_tiles + (run.bits + (run.kind == 1 ? n - run.n_begin : 0)) * plan.tile_m * words;
+        const uint64_t* bits =
+            run.kind == 0 ? nullptr
+                          : plan.bit_tiles + (run.bits + (run.kind == 1 ? n - run.n_begin : 0)) * plan.tile_m * words;
         int64_t in_tile = 0, inside = 0;
         for (int64_t i = m * plan.tile_m; i < std::min<int64_t>((m + 1) * plan.tile_m, plane.rows); ++i) {
           for (int64_t j = n * plan.tile_n; j < std::min<int64_t>((n + 1) * plan.tile_n, plane.cols); ++j, ++inside) {
@@ -42,8 +46,8 @@ std::string expand(const anymask_plan_view& plan, const anymask_plan_plane& plan
     }
   }
   if (full != plane.full_tiles || partial != plane.partial_tiles || total != plane.kept_pairs) {
-    return fmt::format("counts say {} full, {} partial, {} pairs; the runs hold {}, {}, {}", plane.full_tiles, plane.partial_tiles, plane.kept_pairs, full,
-                       partial, total);
+    return fmt::format("counts say {} full, {} partial, {} pairs; the runs hold {}, {}, {}", plane.full_tiles,
+                       plane.partial_tiles, plane.kept_pairs, full, partial, total);
   }
   return "";
 }
@@ -73,9 +77,11 @@ std::string plan_problem(const Call& call, Random& random) {
       const anymask_plan_plane& plane = view.planes[index];
       const bool t = options.transposed != 0;
       const auto where = [&] {
-        return fmt::format("plan {} x {}{} of sequence {}, head {}: ", options.tile_m, options.tile_n, t ? " transposed" : "", sequence, head);
+        return fmt::format("plan {} x {}{} of sequence {}, head {}: ", options.tile_m, options.tile_n,
+                           t ? " transposed" : "", sequence, head);
       };
-      if (plane.rows != (t ? s.s_kv : s.s_q) || plane.cols != (t ? s.s_q : s.s_kv)) return where() + "its plane has other lengths";
+      if (plane.rows != (t ? s.s_kv : s.s_q) || plane.cols != (t ? s.s_q : s.s_kv))
+        return where() + "its plane has other lengths";
       const std::string complaint = expand(view, plane, kept);
       if (!complaint.empty()) return where() + complaint;
       Tensor dense = make_tensor("dense", ElementType::boolean, {s.s_q, s.s_kv});
@@ -84,7 +90,8 @@ std::string plan_problem(const Call& call, Random& random) {
       for (int64_t q = 0; q < s.s_q; ++q) {
         for (int64_t kv = 0; kv < s.s_kv; ++kv) {
           const uint8_t planned = kept[static_cast<size_t>(t ? kv * s.s_q + q : q * s.s_kv + kv)];
-          if (planned != dense.as<uint8_t>()[q * s.s_kv + kv]) return where() + fmt::format("({}, {}) is {} and should not be", q, kv, planned ? "kept" : "dropped");
+          if (planned != dense.as<uint8_t>()[q * s.s_kv + kv])
+            return where() + fmt::format("({}, {}) is {} and should not be", q, kv, planned ? "kept" : "dropped");
         }
       }
     }

@@ -43,7 +43,8 @@ class Destination {
       paths_.push_back(out);
     } else {
       files_.make_directory(out);
-      for (const Tensor* tensor : results.all()) paths_.push_back(out + (out.back() == '/' ? "" : "/") + tensor->name + ".npy");
+      for (const Tensor* tensor : results.all())
+        paths_.push_back(out + (out.back() == '/' ? "" : "/") + tensor->name + ".npy");
     }
     for (const std::string& path : paths_) files_.open(path);
   }
@@ -89,7 +90,8 @@ ordered_json measured_json(const Measured& m, bool dense) {
 }
 
 void print_measured(const char* what, const Measured& m, bool dense, int64_t repeat) {
-  fmt::print("{:<10} {}{}, {:.1f} GFLOP/s on kept work", what, human_ms(m.ms), repeat > 1 ? fmt::format(" (median of {})", repeat) : "", m.gflops);
+  fmt::print("{:<10} {}{}, {:.1f} GFLOP/s on kept work", what, human_ms(m.ms),
+             repeat > 1 ? fmt::format(" (median of {})", repeat) : "", m.gflops);
   if (dense) fmt::print("; without the mask {} ({:.2f} times as long)", human_ms(m.dense_ms), m.dense_ms / m.ms);
   fmt::print("\n");
 }
@@ -133,16 +135,29 @@ int run(const RunOptions& o) {
   check(anymask_mask_text(call.mask.get(), &mask_text));
   const std::string mask = take(mask_text);
   if (o.json) {
-    ordered_json json = {{"mask", mask}, {"q", call.q.shape}, {"k", call.k.shape}, {"v", call.v.shape}, {"dtype", name_of(call.q.type)},
-                         {"backend", explanation.backend}, {"kernel", explanation.kernel}, {"kept", pairs.kept}, {"pairs", pairs.pairs},
-                         {"kept_share", pairs.share()}, {"planned", explanation.planned},
-                         {"tiles", {{"full", explanation.full_tiles}, {"partial", explanation.partial_tiles}, {"empty", explanation.empty_tiles}}},
-                         {"repeat", o.repeat}, {"forward", measured_json(fwd, o.compare_dense)}};
+    ordered_json json = {{"mask", mask},
+                         {"q", call.q.shape},
+                         {"k", call.k.shape},
+                         {"v", call.v.shape},
+                         {"dtype", name_of(call.q.type)},
+                         {"backend", explanation.backend},
+                         {"kernel", explanation.kernel},
+                         {"kept", pairs.kept},
+                         {"pairs", pairs.pairs},
+                         {"kept_share", pairs.share()},
+                         {"planned", explanation.planned},
+                         {"tiles",
+                          {{"full", explanation.full_tiles},
+                           {"partial", explanation.partial_tiles},
+                           {"empty", explanation.empty_tiles}}},
+                         {"repeat", o.repeat},
+                         {"forward", measured_json(fwd, o.compare_dense)}};
     if (call.backward()) json["backward"] = measured_json(bwd, o.compare_dense);
     if (o.check) {
       json["check"] = {{"ok", report.ok()}, {"scope", report.scope}, {"tensors", ordered_json::array()}};
       for (const TensorError& t : report.tensors) {
-        json["check"]["tensors"].push_back({{"name", t.name}, {"error", t.error}, {"bound", t.bound}, {"naive_error", t.naive_error}, {"ok", t.ok()}});
+        json["check"]["tensors"].push_back(
+            {{"name", t.name}, {"error", t.error}, {"bound", t.bound}, {"naive_error", t.naive_error}, {"ok", t.ok()}});
       }
     }
     json["files"] = destination.paths();
@@ -150,18 +165,22 @@ int run(const RunOptions& o) {
   } else {
     const bool color = color_on_stdout();
     fmt::print("{:<10} {}\n", "mask", mask);
-    fmt::print("{:<10} q {}, k {}, v {}, {}, {}\n", "call", call.q.shape_text(), call.k.shape_text(), call.v.shape_text(), name_of(call.q.type),
-               explanation.backend);
-    fmt::print("{:<10} {} of {} pairs ({})\n", "kept", human_count(pairs.kept), human_count(pairs.pairs), percent(pairs.share()));
-    fmt::print("{:<10} {} full, {} partial, {} empty{}\n", "tiles", human_count(explanation.full_tiles), human_count(explanation.partial_tiles),
-               human_count(explanation.empty_tiles), explanation.planned ? "" : " (no plan needed: each row keeps one interval)");
+    fmt::print("{:<10} q {}, k {}, v {}, {}, {}\n", "call", call.q.shape_text(), call.k.shape_text(),
+               call.v.shape_text(), name_of(call.q.type), explanation.backend);
+    fmt::print("{:<10} {} of {} pairs ({})\n", "kept", human_count(pairs.kept), human_count(pairs.pairs),
+               percent(pairs.share()));
+    fmt::print("{:<10} {} full, {} partial, {} empty{}\n", "tiles", human_count(explanation.full_tiles),
+               human_count(explanation.partial_tiles), human_count(explanation.empty_tiles),
+               explanation.planned ? "" : " (no plan needed: each row keeps one interval)");
     print_measured("forward", fwd, o.compare_dense, o.repeat);
     if (call.backward()) print_measured("backward", bwd, o.compare_dense, o.repeat);
     for (const TensorError& t : report.tensors) {
-      fmt::print("{:<10} {:<7} largest error {:.2e}, bound {:.2e} (2 x naive {:.2e} + constant) {}\n", "check", t.name, t.error, t.bound, t.naive_error,
-                 t.ok() ? paint("ok", "32", color) : paint("FAILED", "31", color));
+      fmt::print("{:<10} {:<7} largest error {:.2e}, bound {:.2e} (2 x naive {:.2e} + constant) {}\n", "check", t.name,
+                 t.error, t.bound, t.naive_error, t.ok() ? paint("ok", "32", color) : paint("FAILED", "31", color));
     }
-    if (o.check) fmt::print("{:<10} {} against the double-precision reference: {}\n", "checked", report.scope, report.ok() ? "ok" : "FAILED");
+    if (o.check)
+      fmt::print("{:<10} {} against the double-precision reference: {}\n", "checked", report.scope,
+                 report.ok() ? "ok" : "FAILED");
     if (o.out.empty()) {
       fmt::print("{:<10} nothing (give --out)\n", "wrote");
     } else {
@@ -173,7 +192,10 @@ int run(const RunOptions& o) {
   if (o.check && !report.ok()) {
     const TensorError& t = report.worst();
     std::fflush(stdout);
-    std::fputs(fmt::format("anymask run: check failed: {} is off by {:.3g}; the bound is {:.3g}\n", t.name, t.error, t.bound).c_str(), stderr);
+    std::fputs(
+        fmt::format("anymask run: check failed: {} is off by {:.3g}; the bound is {:.3g}\n", t.name, t.error, t.bound)
+            .c_str(),
+        stderr);
     return 1;
   }
   return 0;
@@ -183,18 +205,24 @@ int run(const RunOptions& o) {
 
 void add_run(Args& app) {
   auto o = std::make_shared<RunOptions>();
-  Args command = app.command("run", "compute attention on tensors from files; check it, time it, write the results",
-                             "anymask run --q q.npy --k k.npy --v v.npy --mask causal --out result --check\n"
-                             "anymask run --q q.npy --k k.npy --v v.npy --mask \"causal & documents(@cu)\" --array cu=cu.npy --out result\n"
-                             "anymask run --input layer.safetensors --mask \"causal & window(1023, 0)\" --dtype bf16 --out result.safetensors\n"
-                             "anymask run --input layer.safetensors --dout dout.npy --mask causal --repeat 5 --compare-dense --json");
+  Args command = app.command(
+      "run", "compute attention on tensors from files; check it, time it, write the results",
+      "anymask run --q q.npy --k k.npy --v v.npy --mask causal --out result --check\n"
+      "anymask run --q q.npy --k k.npy --v v.npy --mask \"causal & documents(@cu)\" --array cu=cu.npy --out result\n"
+      "anymask run --input layer.safetensors --mask \"causal & window(1023, 0)\" --dtype bf16 --out "
+      "result.safetensors\n"
+      "anymask run --input layer.safetensors --dout dout.npy --mask causal --repeat 5 --compare-dense --json");
   add_problem_options(command, o->problem, false);
   command.section("Results");
   command.option("--out", o->out, "DIR",
-                 "write out, lse (and dq, dk, dv, dbias, dsinks) as .npy files in DIR, or into one file if the name ends in .safetensors. .npy knows no bf16: "
+                 "write out, lse (and dq, dk, dv, dbias, dsinks) as .npy files in DIR, or into one file if the name "
+                 "ends in .safetensors. .npy knows no bf16: "
                  "such results are widened to float32 there, and exact in .safetensors");
-  command.flag("--check", o->check, "compare with the double-precision reference; exit status 1 beyond the bound. Big inputs are checked on sampled rows");
-  command.option("--repeat", o->repeat, "N", "time N calls after a warm-up and print the median (1, without a warm-up)");
+  command.flag("--check", o->check,
+               "compare with the double-precision reference; exit status 1 beyond the bound. Big inputs are checked on "
+               "sampled rows");
+  command.option("--repeat", o->repeat, "N",
+                 "time N calls after a warm-up and print the median (1, without a warm-up)");
   command.flag("--compare-dense", o->compare_dense, "time the same call without the mask too");
   command.flag("--json", o->json, "print one JSON object");
   command.action([o] { return run(*o); });

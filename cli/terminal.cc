@@ -36,8 +36,11 @@ int terminal_columns() {
 }
 
 Progress::Progress(std::string what, int64_t total)
-    : what_(std::move(what)), total_(std::max<int64_t>(total, 1)), terminal_(capable_terminal(STDERR_FILENO)),
-      start_(std::chrono::steady_clock::now()), last_(start_) {}
+    : what_(std::move(what)),
+      total_(std::max<int64_t>(total, 1)),
+      terminal_(capable_terminal(STDERR_FILENO)),
+      start_(std::chrono::steady_clock::now()),
+      last_(start_) {}
 
 void Progress::update(int64_t done, const std::string& note) {
   if (!terminal_) return;
@@ -49,10 +52,12 @@ void Progress::update(int64_t done, const std::string& note) {
   const int filled = static_cast<int>(width * std::clamp<int64_t>(done, 0, total_) / total_);
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   std::string left;
-  if (done > 0 && done < total_) left = fmt::format(", {:.0f} s left", elapsed * static_cast<double>(total_ - done) / static_cast<double>(done));
-  std::fprintf(stderr, "\r\033[K%s [%s%s] %lld/%lld%s %s", what_.c_str(), std::string(static_cast<size_t>(filled), '#').c_str(),
-               std::string(static_cast<size_t>(width - filled), '.').c_str(), static_cast<long long>(done), static_cast<long long>(total_),
-               left.c_str(), note.c_str());
+  if (done > 0 && done < total_)
+    left = fmt::format(", {:.0f} s left", elapsed * static_cast<double>(total_ - done) / static_cast<double>(done));
+  std::fprintf(stderr, "\r\033[K%s [%s%s] %lld/%lld%s %s", what_.c_str(),
+               std::string(static_cast<size_t>(filled), '#').c_str(),
+               std::string(static_cast<size_t>(width - filled), '.').c_str(), static_cast<long long>(done),
+               static_cast<long long>(total_), left.c_str(), note.c_str());
   std::fflush(stderr);
 }
 
@@ -72,7 +77,8 @@ std::string human_bytes(int64_t bytes) {
 
 std::string human_count(int64_t count) {
   std::string text = std::to_string(count);
-  for (auto i = static_cast<int64_t>(text.size()) - 3; i > (count < 0 ? 1 : 0); i -= 3) text.insert(static_cast<size_t>(i), ",");
+  for (auto i = static_cast<int64_t>(text.size()) - 3; i > (count < 0 ? 1 : 0); i -= 3)
+    text.insert(static_cast<size_t>(i), ",");
   return text;
 }
 

@@ -14,7 +14,8 @@ std::string paint(const std::string& text, const char* code, bool color);
 
 int terminal_columns();  // of standard output; 80 when unknown
 
-// A bar on stderr, shown only on a terminal and only once a second has passed. Safe to call often: it redraws ten times a second.
+// A bar on stderr, shown only on a terminal and only once a second has passed. Safe to call often: it redraws ten times
+// a second.
 class Progress {
  public:
   Progress(std::string what, int64_t total);
@@ -30,9 +31,9 @@ class Progress {
   std::chrono::steady_clock::time_point start_, last_;
 };
 
-std::string human_bytes(int64_t bytes);            // 12.3 MiB
-std::string human_count(int64_t count);            // 1,234,567
-std::string human_ms(double milliseconds);         // 0.0123 ms, 1.23 ms, 12.3 s
-std::string percent(double share);                 // 12.3%
+std::string human_bytes(int64_t bytes);     // 12.3 MiB
+std::string human_count(int64_t count);     // 1,234,567
+std::string human_ms(double milliseconds);  // 0.0123 ms, 1.23 ms, 12.3 s
+std::string percent(double share);          // 12.3%
 
 }  // namespace anymask::cli

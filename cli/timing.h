@@ -24,6 +24,8 @@ inline double quantile(std::vector<double> values, double share) {
 }
 inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 // Distance of the quartiles over the median.
-inline double spread(const std::vector<double>& values) { return (quantile(values, 0.75) - quantile(values, 0.25)) / median(values); }
+inline double spread(const std::vector<double>& values) {
+  return (quantile(values, 0.75) - quantile(values, 0.25)) / median(values);
+}
 
 }  // namespace anymask::cli

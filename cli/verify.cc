@@ -1,5 +1,6 @@
-// `anymask verify`: a backend against the double-precision reference on named and random cases. Beside values within the bound it asks for the
-// same bits whatever the number of threads and however often, and for plans that hold exactly the mask.
+// `anymask verify`: a backend against the double-precision reference on named and random cases. Beside values within
+// the bound it asks for the same bits whatever the number of threads and however often, and for plans that hold exactly
+// the mask.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -52,18 +53,27 @@ int64_t random_dim(Random& random) {
 std::string random_text_for_any_length(Random& random) {
   const auto leaf = [&random]() -> std::string {
     switch (random.below(8)) {
-      case 0: return "full";
-      case 1: return "causal";
-      case 2: return "causal(align=\"top_left\")";
-      case 3: return fmt::format("window({}, {})", random.between(-1, 40), random.between(-1, 40));
-      case 4: return fmt::format("keys({}, {})", random.below(10), random.between(10, 60));
-      case 5: return fmt::format("chunked({})", random.between(1, 50));
-      case 6: return fmt::format("stride({})", random.between(1, 7));
-      default: return fmt::format("prefix({})", random.below(60));
+      case 0:
+        return "full";
+      case 1:
+        return "causal";
+      case 2:
+        return "causal(align=\"top_left\")";
+      case 3:
+        return fmt::format("window({}, {})", random.between(-1, 40), random.between(-1, 40));
+      case 4:
+        return fmt::format("keys({}, {})", random.below(10), random.between(10, 60));
+      case 5:
+        return fmt::format("chunked({})", random.between(1, 50));
+      case 6:
+        return fmt::format("stride({})", random.between(1, 7));
+      default:
+        return fmt::format("prefix({})", random.below(60));
     }
   };
   std::string text = leaf();
-  for (int64_t n = random.below(4); n > 0; --n) text = fmt::format("{}({}) {} {}", random.chance(0.2) ? "~" : "", text, random.chance(0.5) ? "&" : "|", leaf());
+  for (int64_t n = random.below(4); n > 0; --n)
+    text = fmt::format("{}({}) {} {}", random.chance(0.2) ? "~" : "", text, random.chance(0.5) ? "&" : "|", leaf());
   return text;
 }
 
@@ -90,7 +100,8 @@ Tensor strided(const Tensor& tensor, Random& random) {
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = 0;
     for (size_t d = 0; d < rank; ++d) at += index[d] * result.strides[d];
-    std::memcpy(memory.as<char>() + static_cast<size_t>(at) * size, tensor.as<char>() + static_cast<size_t>(i) * size, size);
+    std::memcpy(memory.as<char>() + static_cast<size_t>(at) * size, tensor.as<char>() + static_cast<size_t>(i) * size,
+                size);
     for (size_t d = rank; d-- > 0;) {
       if (++index[d] < shape[d]) break;
       index[d] = 0;
@@ -131,13 +142,16 @@ Call random_call(uint64_t seed) {
     s_q = max_q = random_length(random);
     s_kv = max_kv = random.chance(0.5) ? s_q : random_length(random);
   }
-  const auto shape = [&](int64_t s, int64_t h, int64_t d) { return packed ? std::vector<int64_t>{s, h, d} : std::vector<int64_t>{batch, s, h, d}; };
+  const auto shape = [&](int64_t s, int64_t h, int64_t d) {
+    return packed ? std::vector<int64_t>{s, h, d} : std::vector<int64_t>{batch, s, h, d};
+  };
   call.q = random_tensor("q", type, shape(s_q, h_q, d_qk), random);
   call.k = random_tensor("k", type, shape(s_kv, h_kv, d_qk), random);
   call.v = random_tensor("v", type, shape(s_kv, h_kv, d_v), random);
   if (random.chance(0.4)) {
     const std::string axes = {random.chance(0.5) ? 'b' : '1', "hg1"[random.below(3)], random.chance(0.5) ? 'q' : '1'};
-    call.bias = random_bias(axes, random.chance(0.5) ? ElementType::f32 : type, batch, h_q, h_kv, max_q, max_kv, random);
+    call.bias =
+        random_bias(axes, random.chance(0.5) ? ElementType::f32 : type, batch, h_q, h_kv, max_q, max_kv, random);
     if (random.chance(0.15)) {  // -inf: as good as dropped
       for (int64_t i = 0; i < call.bias.numel(); ++i) {
         if (random.chance(0.2)) set_element(call.bias, i, -std::numeric_limits<double>::infinity());
@@ -153,7 +167,9 @@ Call random_call(uint64_t seed) {
   if (backward) {
     call.dout = random_tensor("dout", type, shape(s_q, h_q, d_v), random);
     if (random.chance(0.3)) {
-      call.dlse = random_tensor("dlse", ElementType::f32, packed ? std::vector<int64_t>{h_q, s_q} : std::vector<int64_t>{batch, h_q, s_q}, random);
+      call.dlse =
+          random_tensor("dlse", ElementType::f32,
+                        packed ? std::vector<int64_t>{h_q, s_q} : std::vector<int64_t>{batch, h_q, s_q}, random);
     }
   }
   anymask_mask_t mask = nullptr;
@@ -174,7 +190,8 @@ std::string describe(const Call& call) {
   check(anymask_mask_text(call.mask.get(), &raw));
   std::string mask = take(raw);
   if (mask.size() > 400) mask = mask.substr(0, 400) + "...";
-  std::string text = fmt::format("{} q {} k {} v {}", name_of(call.q.type), call.q.shape_text(), call.k.shape_text(), call.v.shape_text());
+  std::string text = fmt::format("{} q {} k {} v {}", name_of(call.q.type), call.q.shape_text(), call.k.shape_text(),
+                                 call.v.shape_text());
   if (call.packed()) text += " packed";
   if (call.bias.present) text += fmt::format(" bias {} {}", call.bias.shape_text(), name_of(call.bias.type));
   if (call.softcap != 0) text += fmt::format(" softcap {:.4g}", call.softcap);
@@ -206,15 +223,16 @@ std::string problem_of(const Call& call, const std::string& backend, uint64_t se
   const CheckReport report = check_results(call, results, std::numeric_limits<double>::infinity());
   if (!report.ok()) {
     const TensorError& t = report.worst();
-    return fmt::format("{} is off by {:.4g}; the bound is {:.4g} (2 x naive {:.4g} + constant; largest value {:.4g})", t.name, t.error, t.bound,
-                       t.naive_error, t.largest);
+    return fmt::format("{} is off by {:.4g}; the bound is {:.4g} (2 x naive {:.4g} + constant; largest value {:.4g})",
+                       t.name, t.error, t.bound, t.naive_error, t.largest);
   }
   if (backend == "cpu" || own.deterministic) {
     const int64_t threads = own.threads == 1 ? 2 : 1;
     const Results again = compute(threads);
     const std::vector<const Tensor*> first = results.all(), second = again.all();
     for (size_t i = 0; i < first.size(); ++i) {
-      if (first[i]->bytes() > 0 && std::memcmp(first[i]->data.get(), second[i]->data.get(), static_cast<size_t>(first[i]->bytes())) != 0) {
+      if (first[i]->bytes() > 0 &&
+          std::memcmp(first[i]->data.get(), second[i]->data.get(), static_cast<size_t>(first[i]->bytes())) != 0) {
         return fmt::format("{} differs bit for bit between {} and {} threads", first[i]->name, own.threads, threads);
       }
     }
@@ -257,7 +275,8 @@ class Verifier {
 
   // A backend that is not here is bad input, not a failed check.
   void require_backend() const {
-    Call probe = make_call({.name = "probe", .mask = "full", .s_q = 1, .s_kv = 1, .d_qk = 8, .d_v = 8}, ElementType::f32, false, 1);
+    Call probe = make_call({.name = "probe", .mask = "full", .s_q = 1, .s_kv = 1, .d_qk = 8, .d_v = 8},
+                           ElementType::f32, false, 1);
     probe.backend = o_.backend;
     Results results = allocate_results(probe, false);
     forward(probe, results);
@@ -283,14 +302,17 @@ class Verifier {
 
   void named_case(const cases::AttentionCase& c, const std::string& target) {
     for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::bf16}) {
-      one_case(c.name, target, [&] { return make_call(c, type, true, static_cast<uint64_t>(o_.seed)); }, static_cast<uint64_t>(o_.seed));
+      one_case(
+          c.name, target, [&] { return make_call(c, type, true, static_cast<uint64_t>(o_.seed)); },
+          static_cast<uint64_t>(o_.seed));
     }
   }
 
   void random_case(int64_t index, const std::string& target) {
     Random mix(static_cast<uint64_t>(o_.seed) * 0x100000001b3u + static_cast<uint64_t>(index));
     const uint64_t seed = mix.next();
-    one_case(std::to_string(index), target, [seed] { return random_call(seed); }, seed);
+    one_case(
+        std::to_string(index), target, [seed] { return random_call(seed); }, seed);
   }
 
   void run_target(const std::string& target) {
@@ -301,7 +323,8 @@ class Verifier {
       }
       char* end = nullptr;
       const long long index = std::strtoll(o_.one.c_str(), &end, 10);
-      if (*end != 0 || index < 0) throw UsageError("--case is \"" + o_.one + "\"; expected a number >= 0 or the name of a case");
+      if (*end != 0 || index < 0)
+        throw UsageError("--case is \"" + o_.one + "\"; expected a number >= 0 or the name of a case");
       return random_case(index, target);
     }
     const auto total = static_cast<int64_t>(named.size()) + o_.cases;
@@ -317,7 +340,8 @@ class Verifier {
         if (shows_progress) progress.update(i);
       }
     };
-    const int64_t jobs = o_.jobs > 0 ? o_.jobs : std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()));
+    const int64_t jobs =
+        o_.jobs > 0 ? o_.jobs : std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()));
     std::vector<std::thread> helpers;
     for (int64_t i = 1; i < std::min(jobs, total); ++i) helpers.emplace_back(work, false);
     work(true);
@@ -332,21 +356,26 @@ class Verifier {
   int report() {
     std::sort(failures_.begin(), failures_.end(), [](const Failure& a, const Failure& b) { return a.which < b.which; });
     if (o_.json) {
-      nlohmann::ordered_json json = {{"backend", o_.backend}, {"target", o_.target}, {"seed", o_.seed}, {"compared", done_.load()},
+      nlohmann::ordered_json json = {{"backend", o_.backend},
+                                     {"target", o_.target},
+                                     {"seed", o_.seed},
+                                     {"compared", done_.load()},
                                      {"failures", nlohmann::ordered_json::array()}};
       for (const Failure& f : failures_) {
-        json["failures"].push_back({{"case", f.which}, {"problem", f.problem}, {"description", f.description}, {"repeat", f.repeat}});
+        json["failures"].push_back(
+            {{"case", f.which}, {"problem", f.problem}, {"description", f.description}, {"repeat", f.repeat}});
       }
       fmt::print("{}\n", json.dump());
       return failures_.empty() ? 0 : 1;
     }
     const bool color = color_on_stdout();
     for (const Failure& f : failures_) {
-      fmt::print("{} case {}: {}\n  {}\n  repeat with: {}\n", paint("FAILED", "31", color), f.which, f.problem, f.description, f.repeat);
+      fmt::print("{} case {}: {}\n  {}\n  repeat with: {}\n", paint("FAILED", "31", color), f.which, f.problem,
+                 f.description, f.repeat);
     }
     if (failures_.empty()) {
-      fmt::print("{} {} comparisons of backend {} with the reference, seed {}: all within the bound\n", paint("ok", "32", color), human_count(done_.load()),
-                 o_.backend, o_.seed);
+      fmt::print("{} {} comparisons of backend {} with the reference, seed {}: all within the bound\n",
+                 paint("ok", "32", color), human_count(done_.load()), o_.backend, o_.seed);
       return 0;
     }
     fmt::print("{} of {} comparisons failed, seed {}{}\n", failures_.size(), human_count(done_.load()), o_.seed,
@@ -370,14 +399,16 @@ int run_verify(const VerifyOptions& o) {
 
 void add_verify(Args& app) {
   auto o = std::make_shared<VerifyOptions>();
-  Args command = app.command("verify", "compare a backend with the reference on named and random cases",
-                             "anymask verify\nanymask verify --cases 10000 --seed 7\nanymask verify --seed 7 --case 123\n"
-                             "anymask verify --case causal-s129-h4x2-d128\nanymask verify --target all");
+  Args command =
+      app.command("verify", "compare a backend with the reference on named and random cases",
+                  "anymask verify\nanymask verify --cases 10000 --seed 7\nanymask verify --seed 7 --case 123\n"
+                  "anymask verify --case causal-s129-h4x2-d128\nanymask verify --target all");
   command.option("--cases", o->cases, "N", "random cases, after the named ones (1000)");
   command.option("--seed", o->seed, "N", "the same seed gives the same cases (1)");
   command.option("--case", o->one, "N", "only this one: the number of a random case, or the name of a named one");
   command.choice("--backend", o->backend, {"cpu", "cuda", "reference", "naive"}, "what is verified");
-  command.option("--target", o->target, "NAME", "force a vector target of the CPU, such as AVX2; \"all\": each that runs here");
+  command.option("--target", o->target, "NAME",
+                 "force a vector target of the CPU, such as AVX2; \"all\": each that runs here");
   command.option("--jobs", o->jobs, "N", "cases compared side by side; 0: one per core");
   command.flag("--json", o->json, "print one JSON object");
   command.action([o] { return run_verify(*o); });

@@ -25,7 +25,8 @@ struct Descriptor {
 }  // namespace
 
 Bytes map_file(const std::string& path, const std::string& what) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a FIFO nobody writes to must not hang
+  const int fd =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a FIFO nobody writes to must not hang
   if (fd < 0) throw UsageError(what + " cannot be read: " + std::strerror(errno));
   const Descriptor closer{fd};
   struct stat status {};
@@ -38,13 +39,15 @@ Bytes map_file(const std::string& path, const std::string& what) {
   void* mapping = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, 0);
   if (mapping == MAP_FAILED) throw UsageError(what + " cannot be mapped into memory: " + std::strerror(errno));
   bytes.data = static_cast<const uint8_t*>(mapping);
-  bytes.owner = std::shared_ptr<const void>(mapping, [length](const void* p) { ::munmap(const_cast<void*>(p), length); });
+  bytes.owner =
+      std::shared_ptr<const void>(mapping, [length](const void* p) { ::munmap(const_cast<void*>(p), length); });
   return bytes;
 }
 
 std::string read_text_file(const std::string& path, const std::string& what) {
   const Bytes bytes = map_file(path, what);
-  if (bytes.size > (int64_t{16} << 20)) throw UsageError(what + " has " + std::to_string(bytes.size) + " bytes; a mask's text has at most 16 MiB");
+  if (bytes.size > (int64_t{16} << 20))
+    throw UsageError(what + " has " + std::to_string(bytes.size) + " bytes; a mask's text has at most 16 MiB");
   std::string text(reinterpret_cast<const char*>(bytes.data), static_cast<size_t>(bytes.size));
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
   return text;
@@ -62,7 +65,8 @@ void OutputFiles::make_directory(const std::string& path) {
     struct stat status {};
     if (::stat(prefix.c_str(), &status) == 0) {
       if (S_ISDIR(status.st_mode)) continue;
-      throw UsageError("--out: " + prefix + " exists and is not a directory: name another, or a file ending in .safetensors");
+      throw UsageError("--out: " + prefix +
+                       " exists and is not a directory: name another, or a file ending in .safetensors");
     }
     throw UsageError("--out: the directory " + prefix + " cannot be made: " + std::strerror(error));
   }
@@ -113,7 +117,8 @@ OutputFiles::~OutputFiles() {
     if (file.fd >= 0) ::close(file.fd);
     if (!file.temporary.empty()) ::unlink(file.temporary.c_str());
   }
-  for (auto directory = made_directories_.rbegin(); directory != made_directories_.rend(); ++directory) ::rmdir(directory->c_str());
+  for (auto directory = made_directories_.rbegin(); directory != made_directories_.rend(); ++directory)
+    ::rmdir(directory->c_str());
 }
 
 }  // namespace anymask::cli

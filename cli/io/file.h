@@ -19,8 +19,8 @@ struct Bytes {
 Bytes map_file(const std::string& path, const std::string& what);
 std::string read_text_file(const std::string& path, const std::string& what);
 
-// Output files that appear all at once. Directories and temporary files are made when declared, so an unwritable place is found before
-// anything is computed; whatever was made is removed again unless commit() is reached.
+// Output files that appear all at once. Directories and temporary files are made when declared, so an unwritable place
+// is found before anything is computed; whatever was made is removed again unless commit() is reached.
 class OutputFiles {
  public:
   OutputFiles() = default;

@@ -36,7 +36,7 @@ inline uint16_t f32_to_f16(float value) {
   if (magnitude == 0) return sign;
   if (magnitude >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);  // halfway past the largest, 65504
   int exponent = 0;
-  std::frexp(magnitude, &exponent);                    // magnitude in [2^(exponent - 1), 2^exponent)
+  std::frexp(magnitude, &exponent);                       // magnitude in [2^(exponent - 1), 2^exponent)
   const int unit = exponent < -13 ? -24 : exponent - 11;  // log2 of the spacing there; subnormals share 2^-24
   const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -unit)));  // ties to even
   // Adding the steps carries into the exponent by itself, as the encoding is monotone.

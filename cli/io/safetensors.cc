@@ -23,10 +23,11 @@ struct TypeName {
   const char* text;
   ElementType type;
 };
-constexpr TypeName type_names[] = {
-    {"BOOL", ElementType::boolean}, {"U8", ElementType::u8}, {"I8", ElementType::i8}, {"I16", ElementType::i16}, {"U16", ElementType::u16},
-    {"F16", ElementType::f16}, {"BF16", ElementType::bf16}, {"I32", ElementType::i32}, {"U32", ElementType::u32}, {"F32", ElementType::f32},
-    {"F64", ElementType::f64}, {"I64", ElementType::i64}, {"U64", ElementType::u64}};
+constexpr TypeName type_names[] = {{"BOOL", ElementType::boolean}, {"U8", ElementType::u8},   {"I8", ElementType::i8},
+                                   {"I16", ElementType::i16},      {"U16", ElementType::u16}, {"F16", ElementType::f16},
+                                   {"BF16", ElementType::bf16},    {"I32", ElementType::i32}, {"U32", ElementType::u32},
+                                   {"F32", ElementType::f32},      {"F64", ElementType::f64}, {"I64", ElementType::i64},
+                                   {"U64", ElementType::u64}};
 
 std::optional<ElementType> type_of(const std::string& text) {
   for (const TypeName& name : type_names) {
@@ -45,13 +46,16 @@ json parse_json(const Bytes& bytes, int64_t length, const std::string& what) {
   std::vector<std::set<std::string>> keys;  // of each open object
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
     if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      if (depth >= max_depth) throw UsageError(what + " is not a valid .safetensors file: its header nests deeper than " + std::to_string(max_depth));
+      if (depth >= max_depth)
+        throw UsageError(what + " is not a valid .safetensors file: its header nests deeper than " +
+                         std::to_string(max_depth));
       if (event == json::parse_event_t::object_start) keys.emplace_back();
     } else if (event == json::parse_event_t::object_end) {
       keys.pop_back();
     } else if (event == json::parse_event_t::key) {
       const auto& key = value.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) throw UsageError(what + " is not a valid .safetensors file: its header has \"" + key + "\" twice");
+      if (!keys.back().insert(key).second)
+        throw UsageError(what + " is not a valid .safetensors file: its header has \"" + key + "\" twice");
     }
     return true;
   };
@@ -68,7 +72,8 @@ Entry parse_entry(const std::string& name, const json& value, const std::string&
   const auto refuse = [&](const std::string& problem) {
     throw UsageError(what + " is not a valid .safetensors file: tensor \"" + name + "\" " + problem);
   };
-  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
+  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
+      !value.contains("data_offsets")) {
     refuse("must have dtype, shape and data_offsets");
   }
   Entry entry;
@@ -81,7 +86,8 @@ Entry parse_entry(const std::string& name, const json& value, const std::string&
     }
     return number.get<int64_t>();
   };
-  if (!value["shape"].is_array() || value["shape"].size() > max_rank) refuse("has a shape that is no list of at most 8 numbers");
+  if (!value["shape"].is_array() || value["shape"].size() > max_rank)
+    refuse("has a shape that is no list of at most 8 numbers");
   for (const json& n : value["shape"]) entry.shape.push_back(natural(n, "dimensions"));
   const json& offsets = value["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2) refuse("has data_offsets that are no pair");
@@ -110,12 +116,16 @@ Tensor tensor_of(const Entry& entry, ElementType type, const Bytes& bytes, int64
 }  // namespace
 
 SafetensorsFile parse_safetensors(const Bytes& bytes, const std::string& what) {
-  const auto refuse = [&what](const std::string& problem) { throw UsageError(what + " is not a valid .safetensors file: " + problem); };
+  const auto refuse = [&what](const std::string& problem) {
+    throw UsageError(what + " is not a valid .safetensors file: " + problem);
+  };
   if (bytes.size < 8) refuse("it has " + std::to_string(bytes.size) + " bytes, fewer than the length of a header");
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | bytes.data[i];
-  if (length > static_cast<uint64_t>(max_header)) refuse("its header says " + std::to_string(length) + " bytes; at most 100,000,000 are allowed");
-  if (static_cast<int64_t>(length) > bytes.size - 8) refuse("its header says " + std::to_string(length) + " bytes and the file ends before");
+  if (length > static_cast<uint64_t>(max_header))
+    refuse("its header says " + std::to_string(length) + " bytes; at most 100,000,000 are allowed");
+  if (static_cast<int64_t>(length) > bytes.size - 8)
+    refuse("its header says " + std::to_string(length) + " bytes and the file ends before");
   const int64_t data_begin = 8 + static_cast<int64_t>(length);
   const int64_t data_size = bytes.size - data_begin;
   const json header = parse_json(bytes, static_cast<int64_t>(length), what);
@@ -129,19 +139,21 @@ SafetensorsFile parse_safetensors(const Bytes& bytes, const std::string& what) {
       entries.push_back(parse_entry(name, value, what));
     }
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
 
   SafetensorsFile file;
   int64_t end = 0;
   for (const Entry& entry : entries) {
     const std::string tensor_name = "tensor \"" + entry.name + "\" ";
     if (entry.end < entry.begin || entry.end > data_size) {
-      refuse(tensor_name + "lies at bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end) + " of " + std::to_string(data_size) +
-             ": the file is truncated or its header is wrong");
+      refuse(tensor_name + "lies at bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end) +
+             " of " + std::to_string(data_size) + ": the file is truncated or its header is wrong");
     }
     if (entry.begin != end) {
-      refuse(tensor_name + "begins at byte " + std::to_string(entry.begin) + (entry.begin < end ? " and overlaps" : " and leaves a hole after") +
-             " the tensor that ends at " + std::to_string(end));
+      refuse(tensor_name + "begins at byte " + std::to_string(entry.begin) +
+             (entry.begin < end ? " and overlaps" : " and leaves a hole after") + " the tensor that ends at " +
+             std::to_string(end));
     }
     end = entry.end;
     const std::optional<ElementType> type = type_of(entry.dtype);
@@ -154,12 +166,19 @@ SafetensorsFile parse_safetensors(const Bytes& bytes, const std::string& what) {
       refuse(tensor_name + "has a shape that does not fit its " + std::to_string(entry.end - entry.begin) + " bytes");
     }
     file.tensors.push_back(tensor_of(entry, *type, bytes, data_begin));
+    if (*type != ElementType::boolean) continue;
+    for (int64_t i = 0; i < count; ++i) {
+      if (file.tensors.back().as<uint8_t>()[i] > 1)
+        refuse(tensor_name + "is of type BOOL and holds a byte other than 0 and 1");
+    }
   }
   if (end != data_size) refuse("its tensors end at byte " + std::to_string(end) + " of " + std::to_string(data_size));
   return file;
 }
 
-SafetensorsFile read_safetensors(const std::string& path, const std::string& what) { return parse_safetensors(map_file(path, what), what); }
+SafetensorsFile read_safetensors(const std::string& path, const std::string& what) {
+  return parse_safetensors(map_file(path, what), what);
+}
 
 const Tensor* SafetensorsFile::find(const std::string& name, const std::string& what) const {
   for (const Tensor& tensor : tensors) {
@@ -167,7 +186,8 @@ const Tensor* SafetensorsFile::find(const std::string& name, const std::string& 
   }
   for (const Unusable& tensor : unusable) {
     if (tensor.name == name) {
-      throw UsageError(what + ": tensor \"" + name + "\" has type " + tensor.dtype + "; expected F32, F16, BF16, F64, BOOL or an integer type");
+      throw UsageError(what + ": tensor \"" + name + "\" has type " + tensor.dtype +
+                       "; expected F32, F16, BF16, F64, BOOL or an integer type");
     }
   }
   return nullptr;
@@ -176,7 +196,9 @@ const Tensor* SafetensorsFile::find(const std::string& name, const std::string& 
 void write_safetensors(OutputFiles& files, int index, const std::vector<Tensor>& tensors) {
   std::vector<const Tensor*> order;
   for (const Tensor& tensor : tensors) order.push_back(&tensor);
-  std::stable_sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return size_of(a->type) > size_of(b->type); });  // keeps each aligned
+  std::stable_sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) {
+    return size_of(a->type) > size_of(b->type);
+  });  // keeps each aligned
   json header = json::object();
   int64_t end = 0;
   for (const Tensor* tensor : order) {

@@ -20,8 +20,8 @@ struct SafetensorsFile {
   const Tensor* find(const std::string& name, const std::string& what) const;
 };
 
-// Throws UsageError when header and data disagree: lengths, offsets that overlap or leave holes, names given twice. Tensors share
-// `bytes.owner`, or are copied where the file does not align them.
+// Throws UsageError when header and data disagree: lengths, offsets that overlap or leave holes, names given twice.
+// Tensors share `bytes.owner`, or are copied where the file does not align them.
 SafetensorsFile parse_safetensors(const Bytes& bytes, const std::string& what);
 SafetensorsFile read_safetensors(const std::string& path, const std::string& what);
 void write_safetensors(OutputFiles& files, int index, const std::vector<Tensor>& tensors);

@@ -13,7 +13,7 @@ namespace anymask::cli {
 enum class ElementType : uint8_t { f16, bf16, f32, f64, i8, i16, u16, i32, u32, i64, u64, u8, boolean };
 
 int64_t size_of(ElementType type);
-const char* name_of(ElementType type);                       // "float32", as NumPy says
+const char* name_of(ElementType type);  // "float32", as NumPy says
 bool is_float(ElementType type);
 // "fp32", "float32", "f32" and so on for the four floating types; throws UsageError naming `option`.
 ElementType float_type(const std::string& text, const char* option);
@@ -22,14 +22,18 @@ struct Tensor {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;  // elements; empty: contiguous. Only view() knows of them: such a tensor is passed on, not read here
-  std::shared_ptr<void> data;  // owner and first element at once (a mapping is owned through it); may be null when empty
+  std::vector<int64_t>
+      strides;  // elements; empty: contiguous. Only view() knows of them: such a tensor is passed on, not read here
+  std::shared_ptr<void>
+      data;  // owner and first element at once (a mapping is owned through it); may be null when empty
   bool present = false;
 
   int64_t numel() const;
   int64_t bytes() const { return numel() * size_of(type); }
   template <class T>
-  T* as() const { return static_cast<T*>(data.get()); }
+  T* as() const {
+    return static_cast<T*>(data.get());
+  }
   // A view, valid as long as this tensor stays where it is and lives.
   DLTensor view() const;
   std::string shape_text() const;  // [2, 512, 8, 64]
