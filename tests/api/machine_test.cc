@@ -1,0 +1,55 @@
+// Versions, errors, backends, the processor.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <anymask/anymask.hpp>
+
+#include <thread>
+
+namespace {
+
+using namespace anymask;
+using testing::HasSubstr;
+
+TEST(Machine, Version) { EXPECT_EQ(version(), "0.1.0"); }
+
+TEST(Machine, ErrorsBelongToTheirThread) {
+  EXPECT_EQ(anymask_forward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr), ANYMASK_INVALID_ARGUMENT);
+  EXPECT_THAT(anymask_last_error(), HasSubstr("attention: q is NULL"));
+  std::thread([] {
+    EXPECT_STREQ(anymask_last_error(), "");
+    EXPECT_EQ(anymask_mask_digest(nullptr, nullptr), ANYMASK_INVALID_ARGUMENT);
+    EXPECT_THAT(anymask_last_error(), HasSubstr("mask digest"));
+  }).join();
+  EXPECT_THAT(anymask_last_error(), HasSubstr("attention: q is NULL"));
+}
+
+TEST(Machine, BackendsSayWhetherTheyCan) {
+  const std::string json = backends();
+  EXPECT_THAT(json, HasSubstr(R"("cpu": {"available": true, "target": ")"));
+  EXPECT_THAT(json, HasSubstr(R"("reference": {"available": true})"));
+  EXPECT_THAT(json, HasSubstr(R"("naive": {"available": true})"));
+  EXPECT_THAT(json, HasSubstr(R"("cuda": {"available": )"));
+}
+
+TEST(Machine, TargetsCanBeForced) {
+  const std::string targets = cpu_targets();
+  ASSERT_FALSE(targets.empty());
+  const std::string last = targets.substr(targets.find_last_of(' ') + 1);
+  force_cpu_target(last);
+  EXPECT_THAT(backends(), HasSubstr("\"target\": \"" + last + "\""));
+  force_cpu_target("");
+  EXPECT_THROW(force_cpu_target("Z80"), Error);
+  EXPECT_EQ(anymask_cpu_force_target(nullptr), ANYMASK_INVALID_ARGUMENT);
+  EXPECT_EQ(anymask_cpu_targets(nullptr), ANYMASK_INVALID_ARGUMENT);
+}
+
+TEST(Machine, PeakIsMeasured) {
+  EXPECT_GT(cpu_peak(DType::float32, 1), 1e8);
+  EXPECT_GE(cpu_peak(DType::bfloat16, 1), 0);
+  EXPECT_THROW(cpu_peak(DType::int32, 1), Error);
+  EXPECT_THROW(cpu_peak(DType::float32, -1), Error);
+}
+
+TEST(Machine, FreeingNothingIsFine) { anymask_free(nullptr); }
+
+}  // namespace
