@@ -14,6 +14,14 @@
 
 #include "hwy/highway.h"
 
+// Highway's emulation, where the processor lacks the instructions, loses infinities: those targets convert one by one.
+#undef ANYMASK_F16_IN_HARDWARE
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+#define ANYMASK_F16_IN_HARDWARE 1
+#else
+#define ANYMASK_F16_IN_HARDWARE 0
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace anymask {
 namespace HWY_NAMESPACE {
@@ -33,9 +41,15 @@ HWY_INLINE hn::Vec<D> LoadFloats(D d, const Bf16* p) {
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadFloats(D d, const F16* p) {
+#if ANYMASK_F16_IN_HARDWARE
   const hn::Rebind<uint16_t, D> d16;
   const hn::Rebind<hwy::float16_t, D> df16;
   return hn::PromoteTo(d, hn::BitCast(df16, hn::LoadU(d16, &p->bits)));
+#else
+  HWY_ALIGN float lanes[HWY_LANES(float)];
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = to_float(p[i]);
+  return hn::Load(d, lanes);
+#endif
 }
 
 template <class D>
@@ -72,10 +86,16 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D, Bf16* p) {
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::IfThenElse(is_nan, nan, rounded))), d16, &p->bits);
 }
 template <class D>
-HWY_INLINE void StoreFloats(hn::Vec<D> v, D, F16* p) {
-  const hn::Rebind<hwy::float16_t, D> df16;
-  const hn::Rebind<uint16_t, D> d16;
+HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, F16* p) {
+#if ANYMASK_F16_IN_HARDWARE
+  const hn::Rebind<hwy::float16_t, decltype(d)> df16;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
   hn::StoreU(hn::BitCast(d16, hn::DemoteTo(df16, v)), d16, &p->bits);
+#else
+  HWY_ALIGN float lanes[HWY_LANES(float)];
+  hn::Store(v, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) from_float(lanes[i], p[i]);
+#endif
 }
 
 // to[0 .. n) = from[0 .. n) * scale, narrowed. Reads and writes exactly n elements.
