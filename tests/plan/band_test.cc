@@ -208,7 +208,7 @@ TEST(Band, APlanThatListsNothingTouchesNothing) {
 
 // 2^31 positions cost nothing to prepare, and a row of tiles only what it lists.
 TEST(Band, BillionsOfPositions) {
-  const int64_t n = int64_t{3} << 31;
+  const int64_t n = int64_t{1} << 31;
   for (const bool transposed : {false, true}) {
     const TileSource source =
         TileSource::make(Mask::parse("causal & window(99, 0)"), sequences_of(1, n, n), 1, 1, {96, 64, transposed});
