@@ -266,6 +266,7 @@ class Backward {
     const auto group = static_cast<size_t>(problem_.group());
     if (w.rows.size() < group) w.rows.resize(group);
     for (Task task; schedule_.claim(task);) run_task(task, tile, w);
+    if (w.head_dq.bytes() > size_t{4} << 20) w.head_dq.release();  // a long sequence's: not to be kept for ever
   }
 
   // The runs of one q head of the group, walked downwards.

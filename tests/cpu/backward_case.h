@@ -243,6 +243,7 @@ class Call {
   Buffer& dout() { return dout_; }
   Buffer& out() { return out_; }
   Buffer& lse() { return lse_; }
+  Buffer& bias_values() { return bias_; }
 
   AttentionProblem problem;
   Mask mask;
