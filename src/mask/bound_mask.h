@@ -35,6 +35,8 @@ class PlaneMask {
   // [interval(q1 - 1).begin, interval(q0).end) where that is not empty.
   bool is_band() const;
   Interval interval(int64_t q) const;
+  // Those of rows [q_begin, q_begin + rows), all inside the plane: the fast way to many.
+  void intervals(int64_t q_begin, int64_t rows, Interval* out) const;
 
   Digest digest() const;  // of program, lengths and array contents as this plane sees them: equal digests, equal planes
 

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "mask/digest.h"
+#include "mask/kinds/common.h"
 #include "mask/leaf.h"
 #include "mask/registry.h"
 
@@ -61,6 +62,7 @@ struct LeafOps {
   // Rows inside the plane; keys at and beyond s_kv give any bits.
   void (*words)(const LeafArgs&, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) = nullptr;
   Interval (*interval)(const LeafArgs&, int64_t q) = nullptr;  // band kinds alone
+  void (*intervals)(const LeafArgs&, int64_t q_begin, int64_t rows, Interval* out) = nullptr;  // the same, of rows
 };
 
 // A leaf ready to be evaluated for one plane.
@@ -139,34 +141,52 @@ void require_offsets(const LeafArguments& arguments, size_t argument, const std:
 template <class Kind>
 void words_of(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits);
 
+// Intervals of rows, for kinds that find a row's faster from the row before.
+template <class Kind>
+void intervals_of(const LeafArgs& a, int64_t q_begin, int64_t rows, Interval* out) {
+  if constexpr (requires { &Kind::intervals; }) {
+    Kind::intervals(a, q_begin, rows, out);
+  } else {
+    for (int64_t row = 0; row < rows; ++row) out[row] = Kind::interval(a, q_begin + row);
+  }
+}
+
 template <class Kind>
 constexpr LeafOps leaf_ops() {
-  LeafOps ops{&Kind::classify, &Kind::keep, nullptr, nullptr};
+  LeafOps ops{&Kind::classify, &Kind::keep, nullptr, nullptr, nullptr};
   if constexpr (requires { &Kind::words; }) {
     ops.words = &Kind::words;
   } else {
     ops.words = &words_of<Kind>;
   }
-  if constexpr (requires { &Kind::interval; }) ops.interval = &Kind::interval;
+  if constexpr (requires { &Kind::interval; }) {
+    ops.interval = &Kind::interval;
+    ops.intervals = &intervals_of<Kind>;
+  }
   return ops;
 }
 
 // Words of a kind that gives less than words: a row of them, an interval, one word, in this order.
 template <class Kind>
 void words_of(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) {
-  for (int64_t row = 0; row < rows; ++row, bits += words) {
-    const int64_t q = q_begin + row;
-    if constexpr (requires { &Kind::row_words; }) {
-      Kind::row_words(a, q, kv_begin, words, bits);
-    } else if constexpr (requires { &Kind::interval; }) {
-      const Interval kept = Kind::interval(a, q);
-      for (int64_t w = 0; w < words; ++w) {
-        const int64_t begin = kept.begin - kv_begin - 64 * w, end = kept.end - kv_begin - 64 * w;
-        const uint64_t below_end = end >= 64 ? ~uint64_t{0} : end > 0 ? ~(~uint64_t{0} << end) : 0;
-        bits[w] = begin >= 64 ? 0 : begin > 0 ? below_end & (~uint64_t{0} << begin) : below_end;
+  if constexpr (!requires { &Kind::row_words; } && requires { &Kind::interval; }) {
+    constexpr int64_t at_once = 64;
+    Interval kept[at_once];
+    for (int64_t row = 0; row < rows; row += at_once) {
+      const int64_t count = rows - row < at_once ? rows - row : at_once;
+      intervals_of<Kind>(a, q_begin + row, count, kept);
+      for (int64_t i = 0; i < count; ++i, bits += words) {
+        for (int64_t w = 0; w < words; ++w) bits[w] = interval_word(kept[i], kv_begin + 64 * w);
       }
-    } else {
-      for (int64_t w = 0; w < words; ++w) bits[w] = kv_begin + 64 * w < a.s_kv ? Kind::word(a, q, kv_begin + 64 * w) : 0;
+    }
+  } else {
+    for (int64_t row = 0; row < rows; ++row, bits += words) {
+      const int64_t q = q_begin + row;
+      if constexpr (requires { &Kind::row_words; }) {
+        Kind::row_words(a, q, kv_begin, words, bits);
+      } else {
+        for (int64_t w = 0; w < words; ++w) bits[w] = kv_begin + 64 * w < a.s_kv ? Kind::word(a, q, kv_begin + 64 * w) : 0;
+      }
     }
   }
 }

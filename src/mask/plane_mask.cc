@@ -83,9 +83,11 @@ void PlaneMask::words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t w
   rows = inside;
 
   if (code.band && code.leaves.size() > 1) {
+    std::array<Interval, 64> kept;
     for (int64_t row = 0; row < rows; ++row) {
-      const Interval kept = interval(q_begin + row);
-      for (int64_t w = 0; w < words; ++w) bits[row * words + w] = interval_word(kept, kv_begin + 64 * w);
+      const int64_t i = row % 64;
+      if (i == 0) intervals(q_begin + row, std::min<int64_t>(64, rows - row), kept.data());
+      for (int64_t w = 0; w < words; ++w) bits[row * words + w] = interval_word(kept[static_cast<size_t>(i)], kv_begin + 64 * w);
     }
     return;  // intervals end at s_kv
   }
@@ -163,6 +165,44 @@ Interval PlaneMask::interval(int64_t q) const {
     }
   }
   return stack[0];
+}
+
+void PlaneMask::intervals(int64_t q_begin, int64_t rows, Interval* out) const {
+  const Code& code = *code_;
+  // Some rows at a time, so that the upper levels of the stack fit; the lowest level is the output itself.
+  std::array<Interval, 512> levels;
+  const int64_t step_rows = static_cast<int64_t>(levels.size()) / std::max<uint32_t>(1, code.stack - 1);
+  for (int64_t row = 0; row < rows; row += step_rows) {
+    const int64_t count = std::min(step_rows, rows - row);
+    const auto level = [&](size_t index) {
+      return index == 0 ? out + row : levels.data() + static_cast<int64_t>(index - 1) * step_rows;
+    };
+    size_t top = 0;
+    for (const PlaneStep& step : code.steps) {
+      Interval* const last = top == 0 ? nullptr : level(top - 1);
+      switch (step.step) {
+        case Step::leaf: code.leaves[step.at]->ops->intervals(code.leaves[step.at]->args, q_begin + row, count, level(top++)); break;
+        case Step::full: std::fill_n(level(top++), count, Interval{0, s_kv}); break;
+        case Step::empty: std::fill_n(level(top++), count, Interval{0, 0}); break;
+        case Step::op_not:
+          for (int64_t i = 0; i < count; ++i) last[i] = band_not(last[i], step.from_begin, s_kv);
+          break;
+        case Step::op_and: {
+          Interval* const under = level(top - 2);
+          for (int64_t i = 0; i < count; ++i) under[i] = band_and(under[i], last[i]);
+          --top;
+          break;
+        }
+        case Step::op_or: {
+          Interval* const under = level(top - 2);
+          for (int64_t i = 0; i < count; ++i) under[i] = band_or(under[i], last[i]);
+          --top;
+          break;
+        }
+        case Step::skip_if_empty: case Step::skip_if_full: break;
+      }
+    }
+  }
 }
 
 Digest PlaneMask::digest() const { return code_->digest; }

@@ -10,6 +10,7 @@ namespace {
 
 std::string real_text(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  if (value == 0 && std::signbit(value)) return "-0.0";  // "-0" would read back as an integer, which has no sign at 0
   char buffer[40];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);  // the shortest that reads back the same
 }

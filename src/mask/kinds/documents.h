@@ -34,6 +34,23 @@ struct Documents {
     if (document >= n) return {a.s_kv, a.s_kv};
     return {cu(a, 1)[document], cu(a, 1)[document + 1]};
   }
+  // One search; the rows after walk from document to document.
+  static ANYMASK_HOST_DEVICE void intervals(const LeafArgs& a, int64_t q_begin, int64_t rows, Interval* out) {
+    const int64_t n = a.ints[0];
+    int64_t document = find_stretch(cu(a, 0), n, q_begin + a.ints[1]);
+    for (int64_t row = 0; row < rows;) {
+      while (document < n && cu(a, 0)[document + 1] <= q_begin + row + a.ints[1]) ++document;
+      int64_t row_end = rows;
+      Interval kept{0, 0};
+      if (document >= n) {
+        kept = {a.s_kv, a.s_kv};
+      } else {
+        row_end = min_of(rows, cu(a, 0)[document + 1] - a.ints[1] - q_begin);
+        if (document >= 0) kept = {cu(a, 1)[document], cu(a, 1)[document + 1]};
+      }
+      for (; row < row_end; ++row) out[row] = kept;
+    }
+  }
 };
 
 }  // namespace anymask

@@ -14,6 +14,7 @@ void check(const LeafArguments& in) {
 
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   for (size_t end = 0; end < 2; ++end) leaf.args.ints[end] = clamp_to(in.integer(end), 0, plane.s_kv);
+  if (leaf.args.ints[0] == leaf.args.ints[1]) leaf.args.ints[0] = leaf.args.ints[1] = 0;  // nothing, wherever it was
 }
 
 Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
