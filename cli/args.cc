@@ -175,7 +175,8 @@ int run_app(int argc, char** argv) {
   state->shared = &shared;
   state->app = &shared.app;
   shared.app.set_version_flag("--version", std::string("anymask ") + anymask_version());
-  shared.app.require_subcommand(1);
+  shared.app.require_subcommand(
+      0, 1);  // none is refused below: the parser would not say what a misspelt one may have meant
   shared.app.footer(
       "Examples:\n"
       "  anymask view \"causal & window(8, 0)\" --seq 64\n"
@@ -199,6 +200,11 @@ int run_app(int argc, char** argv) {
   };
   try {
     shared.app.parse(argc, argv);
+    if (!shared.run) {
+      std::vector<std::string> names;
+      for (const Args::CommandInfo& command : shared.commands) names.push_back(command.name);
+      throw UsageError("no subcommand is given: use one of " + joined(names) + ", or --help");
+    }
     const int status = shared.run();
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       return fail("standard output cannot be written (is the disk full?)");

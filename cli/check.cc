@@ -59,13 +59,15 @@ double constant_of(const Call& call, const std::string& name, double largest) {
       std::fabs(call.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, call.d_qk())))));
   const double ds =
       rms(call.dout) * rms(call.v) * std::sqrt(static_cast<double>(call.d_v())) + rms(call.dlse);  // size of dP
-  double natural = 1;                                                                              // lse
-  if (name == "out" || name == "dv") natural = name == "out" ? rms(call.v) : rms(call.dout);
+  const auto group = static_cast<double>(call.h_q() / call.h_kv());
+  const double rows = static_cast<double>(call.q.numel()) / static_cast<double>(call.h_q() * call.d_qk());
+  const double over_rows = std::sqrt(std::max(1.0, rows * group));  // of sums over the rows that see a key
+  double natural = 1;                                               // lse
+  if (name == "out") natural = rms(call.v);
+  if (name == "dv") natural = rms(call.dout) * over_rows;
   if (name == "dq") natural = ds * scale * rms(call.k);
-  if (name == "dk") natural = ds * scale * rms(call.q);
-  if (name == "dbias" || name == "dsinks")
-    natural =
-        ds * std::sqrt(static_cast<double>(std::max<int64_t>(1, call.q.numel() / std::max<int64_t>(1, call.d_qk()))));
+  if (name == "dk") natural = ds * scale * rms(call.q) * over_rows;
+  if (name == "dbias" || name == "dsinks") natural = ds * over_rows;
   const double half_step = call.q.type == ElementType::f16 ? 0x1p-24 : 0;  // between subnormal fp16 numbers
   return 4 * unit * largest + 16 * unit_f32 * natural + half_step;
 }
@@ -267,7 +269,7 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
     const double row_cost = (forward_flops(call, s.s_kv) + (call.backward() ? backward_flops(call, s.s_kv) : 0)) *
                             static_cast<double>(call.h_q());
     const double affordable = budget / static_cast<double>(chosen.size()) / std::max(row_cost, 1.0);
-    samples.push_back({sequence, s, sampled_rows(s.s_q, static_cast<int64_t>(std::clamp(affordable, 4.0, 256.0)))});
+    samples.push_back({sequence, s, sampled_rows(s.s_q, static_cast<int64_t>(std::clamp(affordable, 8.0, 256.0)))});
     total_rows += static_cast<int64_t>(samples.back().rows.size());
   }
 

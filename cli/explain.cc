@@ -77,10 +77,9 @@ Explanation explain(const Call& call, bool backward) {
     e.partial_tiles = tiles.value("partial", int64_t{0});
     e.empty_tiles = tiles.value("empty", int64_t{0});
   }
-  for (const auto& [name, value] : said.value("facts", json::object()).items())
-    e.facts.push_back({name, text_of(value)});
-  for (const json& one : said.value("refused", json::array()))
-    e.refused.push_back({one.value("backend", ""), one.value("reason", "")});
+  const json facts = said.value("facts", json::object()), refused = said.value("refused", json::array());
+  for (const auto& [name, value] : facts.items()) e.facts.push_back({name, text_of(value)});
+  for (const json& one : refused) e.refused.push_back({one.value("backend", ""), one.value("reason", "")});
   return e;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -35,33 +36,47 @@ int terminal_columns() {
   return 80;
 }
 
-Progress::Progress(std::string what, int64_t total)
-    : what_(std::move(what)),
-      total_(std::max<int64_t>(total, 1)),
-      terminal_(capable_terminal(STDERR_FILENO)),
-      start_(std::chrono::steady_clock::now()),
-      last_(start_) {}
+Progress::Progress(std::string what, int64_t total) : what_(std::move(what)), total_(std::max<int64_t>(total, 1)) {
+  if (!capable_terminal(STDERR_FILENO)) return;
+  thread_ = std::thread([this] {
+    const auto start = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(1), [this] { return finished_; });
+    while (!finished_) {
+      draw(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      changed_.wait_for(lock, std::chrono::milliseconds(200), [this] { return finished_; });
+    }
+  });
+}
 
 void Progress::update(int64_t done, const std::string& note) {
-  if (!terminal_) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - start_ < std::chrono::seconds(1) || (drawn_ && now - last_ < std::chrono::milliseconds(100))) return;
-  last_ = now;
-  drawn_ = true;
-  constexpr int width = 24;
-  const int filled = static_cast<int>(width * std::clamp<int64_t>(done, 0, total_) / total_);
-  const double elapsed = std::chrono::duration<double>(now - start_).count();
-  std::string left;
-  if (done > 0 && done < total_)
-    left = fmt::format(", {:.0f} s left", elapsed * static_cast<double>(total_ - done) / static_cast<double>(done));
-  std::fprintf(stderr, "\r\033[K%s [%s%s] %lld/%lld%s %s", what_.c_str(),
-               std::string(static_cast<size_t>(filled), '#').c_str(),
-               std::string(static_cast<size_t>(width - filled), '.').c_str(), static_cast<long long>(done),
-               static_cast<long long>(total_), left.c_str(), note.c_str());
+  const std::lock_guard lock(mutex_);
+  done_ = done;
+  note_ = note;
+}
+
+void Progress::draw(double elapsed) {
+  constexpr int64_t width = 24;
+  const auto filled = static_cast<size_t>(width * std::clamp<int64_t>(done_, 0, total_) / total_);
+  const std::string time =
+      done_ > 0 && done_ < total_
+          ? fmt::format("{:.0f} s left", elapsed * static_cast<double>(total_ - done_) / static_cast<double>(done_))
+          : fmt::format("{:.0f} s", elapsed);
+  const std::string line = fmt::format("\r\033[K{} [{}{}] {}/{}, {} {}", what_, std::string(filled, '#'),
+                                       std::string(width - filled, '.'), done_, total_, time, note_);
+  std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
+  drawn_ = true;
 }
 
 Progress::~Progress() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
   if (!drawn_) return;
   std::fputs("\r\033[K", stderr);
   std::fflush(stderr);

@@ -1,9 +1,11 @@
 // What goes to people: colours and progress where there is a terminal, numbers in readable units.
 #pragma once
 
-#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace anymask::cli {
 
@@ -14,8 +16,8 @@ std::string paint(const std::string& text, const char* code, bool color);
 
 int terminal_columns();  // of standard output; 80 when unknown
 
-// A bar on stderr, shown only on a terminal and only once a second has passed. Safe to call often: it redraws ten times
-// a second.
+// A bar on stderr, shown only on a terminal and only once a second has passed. A thread of its own redraws it, so that
+// it lives through long calls too.
 class Progress {
  public:
   Progress(std::string what, int64_t total);
@@ -25,10 +27,16 @@ class Progress {
   void update(int64_t done, const std::string& note = "");
 
  private:
-  std::string what_;
-  int64_t total_;
-  bool terminal_, drawn_ = false;
-  std::chrono::steady_clock::time_point start_, last_;
+  void draw(double elapsed);
+
+  const std::string what_;
+  const int64_t total_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  int64_t done_ = 0;
+  std::string note_;
+  bool finished_ = false, drawn_ = false;
+  std::thread thread_;  // none without a terminal
 };
 
 std::string human_bytes(int64_t bytes);     // 12.3 MiB
