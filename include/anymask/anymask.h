@@ -1,14 +1,15 @@
 /* anymask: exact attention under any mask, at the cost of what the mask keeps.
  *
- * The stable C boundary. Every function returns a status or a plain value, none throws, none allocates device memory behind
- * the caller's back. A message for the last failure of this thread is at anymask_last_error(): operation, argument,
- * expected, got, and the way out.
+ * The stable C boundary. Every function returns a status or a plain value, none throws, none allocates device memory
+ * behind the caller's back. A message for the last failure of this thread is at anymask_last_error(): operation,
+ * argument, expected, got, and the way out.
  *
- * Conventions. Tensors are DLPack views (DLTensor), never owned, any strides with a contiguous last dimension (strides may be
- * NULL for contiguous). Shapes: q [b, s_q, h_q, d_qk], k [b, s_kv, h_kv, d_qk], v [b, s_kv, h_kv, d_v], out [b, s_q, h_q, d_v],
- * lse [b, h_q, s_q] fp32 (natural logarithm). Packed variable lengths: q [total_q, h_q, d_qk] and so on, lse [h_q, total_q], with
- * cu_seqlens_q and cu_seqlens_kv. h_q % h_kv == 0. Option structs begin with their size: zero the struct, set struct_size, set what
- * you need; a NULL or 0 field means its default, and older callers stay valid.
+ * Conventions. Tensors are DLPack views (DLTensor), never owned, any strides with a contiguous last dimension (strides
+ * may be NULL for contiguous). Shapes: q [b, s_q, h_q, d_qk], k [b, s_kv, h_kv, d_qk], v [b, s_kv, h_kv, d_v], out [b,
+ * s_q, h_q, d_v], lse [b, h_q, s_q] fp32 (natural logarithm). Packed variable lengths: q [total_q, h_q, d_qk] and so
+ * on, lse [h_q, total_q], with cu_seqlens_q and cu_seqlens_kv. h_q % h_kv == 0. Option structs begin with their size:
+ * zero the struct, set struct_size, set what you need; a NULL or 0 field means its default, and older callers stay
+ * valid.
  */
 #ifndef ANYMASK_ANYMASK_H_
 #define ANYMASK_ANYMASK_H_
@@ -39,7 +40,7 @@ typedef enum anymask_status {
   ANYMASK_INVALID_ARGUMENT = 1, /* the caller's input is wrong: fix it */
   ANYMASK_UNSUPPORTED = 2,      /* the input is right, but nothing here computes it: the message names the way out */
   ANYMASK_OUT_OF_MEMORY = 3,
-  ANYMASK_INTERNAL = 4          /* a defect of the library */
+  ANYMASK_INTERNAL = 4 /* a defect of the library */
 } anymask_status;
 
 /* The message of this thread's last failed call; "" before any. Valid until the thread's next anymask call. */
@@ -53,7 +54,8 @@ ANYMASK_API void anymask_free(void* pointer);
 
 typedef struct anymask_mask_s* anymask_mask_t; /* immutable; safe to share between threads */
 
-/* An array a mask refers to by @name. copy != 0: copied now. copy == 0: borrowed; must stay alive and unchanged while a mask uses it. */
+/* An array a mask refers to by @name. copy != 0: copied now. copy == 0: borrowed; must stay alive and unchanged while a
+ * mask uses it. */
 typedef struct anymask_named_array {
   const char* name;
   const DLTensor* tensor;
@@ -79,8 +81,10 @@ typedef struct anymask_argument {
   const char* text;
 } anymask_argument;
 
-ANYMASK_API anymask_status anymask_mask_parse(const char* text, const anymask_named_array* arrays, int64_t num_arrays, anymask_mask_t* out);
-ANYMASK_API anymask_status anymask_mask_leaf(const char* kind, const anymask_argument* arguments, int64_t num_arguments, anymask_mask_t* out);
+ANYMASK_API anymask_status anymask_mask_parse(const char* text, const anymask_named_array* arrays, int64_t num_arrays,
+                                              anymask_mask_t* out);
+ANYMASK_API anymask_status anymask_mask_leaf(const char* kind, const anymask_argument* arguments, int64_t num_arguments,
+                                             anymask_mask_t* out);
 ANYMASK_API anymask_status anymask_mask_and(anymask_mask_t a, anymask_mask_t b, anymask_mask_t* out);
 ANYMASK_API anymask_status anymask_mask_or(anymask_mask_t a, anymask_mask_t b, anymask_mask_t* out);
 ANYMASK_API anymask_status anymask_mask_not(anymask_mask_t a, anymask_mask_t* out);
@@ -88,36 +92,42 @@ ANYMASK_API anymask_status anymask_mask_per_batch(const anymask_mask_t* masks, i
 ANYMASK_API anymask_status anymask_mask_per_head(const anymask_mask_t* masks, int64_t num_masks, anymask_mask_t* out);
 ANYMASK_API void anymask_mask_free(anymask_mask_t mask);
 
-/* Text that parses back to an equal mask (arrays without a name and too long to print are called @array0, @array1, ...). anymask_free it. */
+/* Text that parses back to an equal mask (arrays without a name and too long to print are called @array0, @array1,
+ * ...). anymask_free it. */
 ANYMASK_API anymask_status anymask_mask_text(anymask_mask_t mask, char** out);
 ANYMASK_API anymask_status anymask_mask_equal(anymask_mask_t a, anymask_mask_t b, int32_t* out);
 ANYMASK_API anymask_status anymask_mask_digest(anymask_mask_t mask, uint64_t out[2]);
 ANYMASK_API anymask_status anymask_mask_to_bytes(anymask_mask_t mask, uint8_t** out, size_t* size);
 ANYMASK_API anymask_status anymask_mask_from_bytes(const uint8_t* bytes, size_t size, anymask_mask_t* out);
 
-/* Every kind as JSON: [{"name", "keeps", "summary", "example", "arguments": [{"name", "type", "required", "default", "doc"}]}]. anymask_free it. */
+/* Every kind as JSON: [{"name", "keeps", "summary", "example", "arguments": [{"name", "type", "required", "default",
+ * "doc"}]}]. anymask_free it. */
 ANYMASK_API anymask_status anymask_mask_kinds(char** json);
 
-/* The lengths a mask is looked at with. Either batch, s_q, s_kv; or cu_seqlens_q and cu_seqlens_kv (int32 or int64, on the CPU). */
+/* The lengths a mask is looked at with. Either batch, s_q, s_kv; or cu_seqlens_q and cu_seqlens_kv (int32 or int64 [n +
+ * 1], on the CPU), and then batch, s_q and s_kv are not read. A sequence has up to 2^31 - 1 rows and keys, a call up to
+ * 2^24 sequences and 2^16 heads. */
 typedef struct anymask_lengths {
   size_t struct_size;
-  int64_t batch, s_q, s_kv;  /* batch 0 means 1 */
-  int64_t h_q, h_kv;         /* 0 means 1 */
+  int64_t batch, s_q, s_kv; /* batch 0 means 1 */
+  int64_t h_q, h_kv;        /* 0 means 1 */
   const DLTensor* cu_seqlens_q;
   const DLTensor* cu_seqlens_kv;
 } anymask_lengths;
 
 /* A random valid mask of every kind for those lengths, for tests: the same seed gives the same mask. */
-ANYMASK_API anymask_status anymask_mask_random(uint64_t seed, const anymask_lengths* lengths, int32_t leaves, anymask_mask_t* out);
+ANYMASK_API anymask_status anymask_mask_random(uint64_t seed, const anymask_lengths* lengths, int32_t leaves,
+                                               anymask_mask_t* out);
 
 /* Elements of one plane: out [rows, cols] bool or uint8 takes rows q_begin.. and keys kv_begin.. */
-ANYMASK_API anymask_status anymask_mask_dense(anymask_mask_t mask, const anymask_lengths* lengths, int64_t sequence, int64_t head,
-                                              int64_t q_begin, int64_t kv_begin, const DLTensor* out);
+ANYMASK_API anymask_status anymask_mask_dense(anymask_mask_t mask, const anymask_lengths* lengths, int64_t sequence,
+                                              int64_t head, int64_t q_begin, int64_t kv_begin, const DLTensor* out);
 /* Kept share of each cell of a rows x cols picture of one plane: out [rows, cols] fp32. */
-ANYMASK_API anymask_status anymask_mask_coverage(anymask_mask_t mask, const anymask_lengths* lengths, int64_t sequence, int64_t head,
-                                                 const DLTensor* out);
+ANYMASK_API anymask_status anymask_mask_coverage(anymask_mask_t mask, const anymask_lengths* lengths, int64_t sequence,
+                                                 int64_t head, const DLTensor* out);
 /* Pairs kept, and pairs in all, over every sequence and q head. */
-ANYMASK_API anymask_status anymask_mask_count(anymask_mask_t mask, const anymask_lengths* lengths, int64_t* kept, int64_t* pairs);
+ANYMASK_API anymask_status anymask_mask_count(anymask_mask_t mask, const anymask_lengths* lengths, int64_t* kept,
+                                              int64_t* pairs);
 
 /* ---------------------------------------------------------------- plans */
 
@@ -155,11 +165,12 @@ typedef struct anymask_plan_view { /* pointers into the plan, valid until anymas
   const anymask_run* runs;
   const uint64_t* bit_tiles; /* [num_bit_tiles, tile_m, tile_n / 64], bit i of a word is column 64 * w + i */
   const anymask_work_item* work;
+  /* Over all sequences and mask heads (`heads`); bytes are those this plan holds. */
   int64_t kept_pairs, pairs, full_tiles, partial_tiles, empty_tiles, bytes;
 } anymask_plan_view;
 
-ANYMASK_API anymask_status anymask_plan_create(anymask_mask_t mask, const anymask_lengths* lengths, const anymask_plan_options* options,
-                                               anymask_plan_t* out);
+ANYMASK_API anymask_status anymask_plan_create(anymask_mask_t mask, const anymask_lengths* lengths,
+                                               const anymask_plan_options* options, anymask_plan_t* out);
 ANYMASK_API anymask_status anymask_plan_get(anymask_plan_t plan, anymask_plan_view* out);
 ANYMASK_API void anymask_plan_free(anymask_plan_t plan);
 
@@ -173,54 +184,63 @@ ANYMASK_API void anymask_plan_cache_limit(int64_t bytes); /* 0 empties and disab
 
 typedef struct anymask_options {
   size_t struct_size;
-  anymask_mask_t mask;           /* NULL: full */
-  const double* softmax_scale;   /* NULL: 1 / sqrt(d_qk) */
-  double softcap;                /* 0: none; else s = cap * tanh(s / cap) */
-  const DLTensor* bias;          /* [b or 1, h_q or h_kv or 1, s_q or 1, s_kv], added after the softcap */
+  anymask_mask_t mask;         /* NULL: full */
+  const double* softmax_scale; /* NULL: 1 / sqrt(d_qk) */
+  double softcap;              /* 0: none; else s = cap * tanh(s / cap) */
+  const DLTensor* bias; /* [b or 1, h_q or h_kv or 1, s_q or 1, s_kv] or [s_q or 1, s_kv], added after the softcap;
+                         * packed: [n or 1, h_q or h_kv or 1, max_s_q or 1, max_s_kv], counted inside each sequence */
   const DLTensor* alibi_slopes;  /* [h_q] or [b, h_q]: adds -slope * |p - kv| */
   const DLTensor* sinks;         /* [h_q]: a logit in the denominator only */
   const DLTensor* cu_seqlens_q;  /* [n + 1], int32 or int64: packed tensors */
   const DLTensor* cu_seqlens_kv; /* [n + 1]; NULL: as cu_seqlens_q */
   int32_t deterministic;
-  int32_t num_threads;           /* CPU; 0: all this process may use */
-  const char* backend;           /* NULL or "auto", "cpu", "cuda", "reference" (double precision), "naive" */
-  void* stream;                  /* CUDA */
-  void* workspace;               /* device memory, of at least anymask_workspace_bytes */
+  int32_t num_threads; /* CPU; 0: all this process may use */
+  const char* backend; /* NULL or "auto", "cpu", "cuda", "reference" (double precision), "naive" */
+  void* stream;        /* CUDA */
+  void* workspace;     /* device memory, of at least anymask_workspace_bytes */
   size_t workspace_bytes;
   /* Backward only. */
-  const DLTensor* dlse;          /* [b, h_q, s_q] fp32: gradient flowing in through lse */
-  const DLTensor* dbias;         /* the bias's shape; written */
-  const DLTensor* dsinks;        /* [h_q]; written */
+  const DLTensor* dlse;   /* [b, h_q, s_q] fp32: gradient flowing in through lse */
+  const DLTensor* dbias;  /* the bias's shape; written; fp32 or the bias's type */
+  const DLTensor* dsinks; /* [h_q]; written; fp32 or the sinks' type */
 } anymask_options;
 
-/* out = softmax(scale * q k^T + ..., masked) v. lse may be NULL. Rows that keep nothing give out 0 and lse -inf (a sink: lse = sink).
- * With backend "reference", out and lse may be fp64. On failure nothing is written. */
-ANYMASK_API anymask_status anymask_forward(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out, const DLTensor* lse,
-                                           const anymask_options* options);
+/* out = softmax(scale * q k^T + ..., masked) v. Head dimensions are multiples of 8 up to 256; q, k, v, out have one
+ * type. Outputs may share no memory with inputs or each other, except interleaved (views of one [b, s, 3, h, d] tensor
+ * are fine). lse may be NULL. Rows that keep nothing give out 0 and lse -inf (a sink: lse = sink). With backend
+ * "reference", out and lse may be fp64. On failure nothing is written. */
+ANYMASK_API anymask_status anymask_forward(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                                           const DLTensor* lse, const anymask_options* options);
 
-/* Gradients of sum(dout * out) (+ sum(dlse * lse)). out and lse are the forward's. dq, dk, dv have the shapes of q, k, v. */
-ANYMASK_API anymask_status anymask_backward(const DLTensor* dout, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
-                                            const DLTensor* lse, const DLTensor* dq, const DLTensor* dk, const DLTensor* dv,
+/* Gradients of sum(dout * out) (+ sum(dlse * lse)). out and lse are the forward's. dq, dk, dv have the shapes of q, k,
+ * v. */
+ANYMASK_API anymask_status anymask_backward(const DLTensor* dout, const DLTensor* q, const DLTensor* k,
+                                            const DLTensor* v, const DLTensor* out, const DLTensor* lse,
+                                            const DLTensor* dq, const DLTensor* dk, const DLTensor* dv,
                                             const anymask_options* options);
 
 /* Device memory the call needs (0 on a CPU). backward 0: the forward's. */
-ANYMASK_API anymask_status anymask_workspace_bytes(const DLTensor* q, const DLTensor* k, const DLTensor* v, const anymask_options* options,
-                                                   int32_t backward, size_t* out);
+ANYMASK_API anymask_status anymask_workspace_bytes(const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                                   const anymask_options* options, int32_t backward, size_t* out);
 
-/* What would run and why, as JSON: {"backend", "kernel", "kept_share", "tiles": {...}, "planned", "plan_bytes", "facts": {...},
- * "refused": [{"backend", "reason"}]}. Tensors' data may be NULL: only shapes count. anymask_free it. */
-ANYMASK_API anymask_status anymask_explain(const DLTensor* q, const DLTensor* k, const DLTensor* v, const anymask_options* options,
-                                           int32_t backward, char** json);
+/* What would run and why, as JSON: {"backend", "kernel", "kept_share", "tiles": {"full", "partial", "empty", "tile_m",
+ * "tile_n"}, "planned", "plan_bytes", "facts": {...}, "refused": [{"backend", "reason"}]}. Tiles are those of all
+ * sequences and mask heads (backward: of the plan whose rows are keys). Tensors' data may be NULL: only shapes count.
+ * "backend" is null when nothing computes the call. anymask_free it. */
+ANYMASK_API anymask_status anymask_explain(const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                           const anymask_options* options, int32_t backward, char** json);
 
 /* ---------------------------------------------------------------- machine */
 
-/* Whether a backend can run here, and if not, why: {"cpu": {"available": true, "target": "AVX3", ...}, "cuda": {"available": false,
- * "reason": "..."}}. anymask_free it. */
+/* Whether a backend can run here, and if not, why: {"cpu": {"available": true, "target": "AVX3", ...}, "cuda":
+ * {"available": false, "reason": "..."}}. anymask_free it. */
 ANYMASK_API anymask_status anymask_backends(char** json);
 
-/* Multiply-add rate measured now, in FLOP/s: `dtype` "float32" (FMA) or "bfloat16" (bf16 dot product where the processor has it, else 0). */
+/* Multiply-add rate measured now, in FLOP/s: `dtype` "float32" (FMA) or "bfloat16" (bf16 dot product where the
+ * processor has it, else 0). */
 ANYMASK_API anymask_status anymask_cpu_peak(const char* dtype, int32_t num_threads, double* out);
-/* Vector targets compiled in and usable here, separated by spaces, best first; forcing one (tests) or "" for the best again. */
+/* Vector targets compiled in and usable here, separated by spaces, best first; forcing one (tests) or "" for the best
+ * again. */
 ANYMASK_API anymask_status anymask_cpu_targets(char** out);
 ANYMASK_API anymask_status anymask_cpu_force_target(const char* name);
 

@@ -1,6 +1,9 @@
 // The C functions that compute: check, choose a backend, call it.
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
+#include <system_error>
 
 #include "api/call.h"
 #include "api/json.h"
@@ -24,15 +27,22 @@ CallArguments shapes_only(const DLTensor* q, const DLTensor* k, const DLTensor* 
   return a;
 }
 
-// A tile size the backend states among its facts; the CPU's own otherwise.
-int32_t tile_fact(const std::vector<Fact>& facts, const char* name, int32_t otherwise) {
+// The tile a backend states as its fact "tile": the first two numbers of "96 x 64" or "256 keys x 64 rows". The plan's
+// own otherwise.
+void read_tile(const std::vector<Fact>& facts, PlanRequest& request) {
   for (const Fact& fact : facts) {
-    if (fact.name != name) continue;
-    int32_t value = 0;
-    const char* end = fact.value.data() + fact.value.size();
-    if (std::from_chars(fact.value.data(), end, value).ptr == end && value > 0) return value;
+    if (fact.name != "tile") continue;
+    std::array<int32_t, 2> size = {0, 0};
+    size_t found = 0;
+    const char* at = fact.value.data();
+    const char* end = at + fact.value.size();
+    while (at < end && found < 2) {
+      const auto [next, error] = std::from_chars(at, end, size[found]);
+      found += error == std::errc();
+      at = error == std::errc() ? next : at + 1;
+    }
+    if (size[0] > 0 && size[1] > 0 && size[1] % 64 == 0) request.tile_m = size[0], request.tile_n = size[1];
   }
-  return otherwise;
 }
 
 std::string explain(const CallArguments& arguments) {
@@ -43,8 +53,7 @@ std::string explain(const CallArguments& arguments) {
   if (choice.backend != nullptr) facts = choice.backend->explain(problem, *call.mask, arguments.direction);
 
   PlanRequest request;
-  request.tile_m = tile_fact(facts, "tile_m", request.tile_m);
-  request.tile_n = tile_fact(facts, "tile_n", request.tile_n);
+  read_tile(facts, request);
   request.transposed = arguments.direction == Direction::backward;
   const TileSource source = TileSource::make(*call.mask, problem.sequences, problem.h_q, problem.h_kv, request);
   const PlanStats stats =
@@ -60,13 +69,14 @@ std::string explain(const CallArguments& arguments) {
     json.null();
   }
   json.key("kernel");
-  bool kernel = false;
-  for (const Fact& fact : facts) {
-    if (fact.name != "kernel" || kernel) continue;
-    json.value(fact.value);
-    kernel = true;
+  const auto kernel = std::find_if(facts.begin(), facts.end(), [](const Fact& fact) { return fact.name == "kernel"; });
+  if (kernel != facts.end()) {
+    json.value(kernel->value);
+  } else if (choice.backend != nullptr) {  // a backend of one kernel a direction need not name it
+    json.value(cat(choice.backend->name(), arguments.direction == Direction::forward ? "_forward" : "_backward"));
+  } else {
+    json.null();
   }
-  if (!kernel) json.null();
   json.field("kept_share",
              stats.pairs == 0 ? 0.0 : static_cast<double>(stats.kept_pairs) / static_cast<double>(stats.pairs));
   json.key("tiles").open('{');

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -22,6 +23,12 @@ std::string shape_text(const std::array<int64_t, 4>& shape, int rank) {
   std::string text = "[";
   for (int i = 0; i < rank; ++i) text += cat(i ? ", " : "", shape[static_cast<size_t>(i)]);
   return text + "]";
+}
+
+// As a person would write it: 0.1, not the 17 digits behind it.
+std::string number(double value) {
+  std::array<char, 32> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
 }
 
 // "1, 2, 4 or 8"
@@ -300,14 +307,15 @@ class Checker {
     scale = options_.softmax_scale == nullptr ? 1 / std::sqrt(static_cast<double>(problem().d_qk))
                                               : *options_.softmax_scale;
     if (!(std::fabs(scale) <= kLargest))
-      fail_invalid(op_, ": softmax_scale is ", scale, "; expected a finite float32: leave it NULL for 1 / sqrt(d_qk)");
+      fail_invalid(op_, ": softmax_scale is ", number(scale),
+                   "; expected a finite float32: leave it NULL for 1 / sqrt(d_qk)");
     problem().softcap = options_.softcap;
     if (!(problem().softcap >= 0 && problem().softcap <= kLargest))
-      fail_invalid(op_, ": softcap is ", problem().softcap,
+      fail_invalid(op_, ": softcap is ", number(problem().softcap),
                    "; expected 0 (none) or a positive finite float32: use 0 for none");
     // A cap that float32 turns into 0 or a subnormal would divide by nothing.
     if (problem().softcap > 0 && problem().softcap < double{std::numeric_limits<float>::min()})
-      fail_invalid(op_, ": softcap is ", problem().softcap,
+      fail_invalid(op_, ": softcap is ", number(problem().softcap),
                    ", which float32 cannot hold; expected 0 or at least 1.2e-38: use 0 for none");
   }
 

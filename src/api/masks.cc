@@ -263,10 +263,18 @@ anymask_status anymask_mask_random(uint64_t seed, const anymask_lengths* lengths
     if (same)
       return random_mask(seed, {first.s_q, first.s_kv, static_cast<int64_t>(l.sequences.size()), l.h_q, l.h_kv},
                          leaves);
-    // Arrays fit one length: packed sequences of several lengths get a mask each.
+    // Arrays fit one length: packed sequences of several lengths get a mask each. One that counts sequences itself
+    // would count one; the next seed is taken instead.
     std::vector<Mask> masks;
-    for (const Sequence& s : l.sequences)
-      masks.push_back(random_mask(seed + masks.size(), {s.s_q, s.s_kv, 1, l.h_q, l.h_kv}, leaves));
+    for (const Sequence& s : l.sequences) {
+      const auto counts_sequences = [](const Mask& m) {
+        const auto& code = m.program().code;
+        return std::any_of(code.begin(), code.end(), [](const Instruction& i) { return i.op == Op::per_batch; });
+      };
+      Mask mask = random_mask(seed++, {s.s_q, s.s_kv, 1, l.h_q, l.h_kv}, leaves);
+      while (counts_sequences(mask)) mask = random_mask(seed++, {s.s_q, s.s_kv, 1, l.h_q, l.h_kv}, leaves);
+      masks.push_back(std::move(mask));
+    }
     return Mask::per_batch(std::move(masks));
   });
 }

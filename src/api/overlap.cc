@@ -15,15 +15,17 @@ struct Terms {
   };
   std::array<Term, 2 * max_rank + 1> terms;
   size_t size = 0;
+  // Equal steps are one term; larger steps stand first.
   void add(int64_t step, int64_t count) {
     if (step == 0 || count == 0) return;
-    for (size_t i = 0; i < size; ++i) {
-      if (terms[i].step == step) {
-        terms[i].count += count;
-        return;
-      }
+    size_t at = 0;
+    while (at < size && terms[at].step > step) ++at;
+    if (at < size && terms[at].step == step) {
+      terms[at].count += count;
+      return;
     }
-    terms[size++] = {step, count};
+    for (size_t i = size++; i > at; --i) terms[i] = terms[i - 1];
+    terms[at] = {step, count};
   }
 };
 
@@ -58,7 +60,6 @@ bool overlap(const TensorView& a, const TensorView& b) {
       t.add((view->stride[i] < 0 ? -view->stride[i] : view->stride[i]) * size, view->shape[i] - 1);
     t.add(1, size - 1);
   }
-  std::sort(t.terms.begin(), t.terms.begin() + t.size, [](const auto& l, const auto& r) { return l.step > r.step; });
   std::array<int64_t, 2 * max_rank + 2> rest = {};
   for (size_t i = t.size; i-- > 0;) rest[i] = rest[i + 1] + t.terms[i].step * t.terms[i].count;
   int budget = 4096;
@@ -67,11 +68,17 @@ bool overlap(const TensorView& a, const TensorView& b) {
 
 bool overlaps_itself(const TensorView& view) {
   if (view.numel() <= 1) return false;
-  std::array<std::array<int64_t, 2>, max_rank> dims;  // {stride, size}
+  struct Dim {
+    int64_t stride, size;
+  };
+  std::array<Dim, max_rank> dims;  // small strides first; std::sort of so few trips g++ 12's array-bounds warning
   size_t n = 0;
-  for (int i = 0; i < view.rank; ++i)
-    if (view.shape[i] > 1) dims[n++] = {view.stride[i], view.shape[i]};
-  std::sort(dims.begin(), dims.begin() + n);
+  for (int i = 0; i < view.rank; ++i) {
+    if (view.shape[i] <= 1) continue;
+    size_t at = n++;
+    for (; at > 0 && dims[at - 1].stride > view.stride[i]; --at) dims[at] = dims[at - 1];
+    dims[at] = {view.stride[i], view.shape[i]};
+  }
   int64_t extent = 1;  // elements the smaller strides span
   for (size_t i = 0; i < n; ++i) {
     const auto [stride, size] = dims[i];

@@ -100,9 +100,9 @@ class Head {
     double sum = std::exp(sink_ - largest);
     for (const double s : row.probability) sum += std::exp(s - largest);
     row.lse = largest + std::log(sum);
-    row.sink_probability = std::exp(sink_ - row.lse);
+    row.sink_probability = std::exp(sink_ - largest) / sum;
     for (size_t n = 0; n < kept.size(); ++n) {
-      row.probability[n] = std::exp(row.probability[n] - row.lse);
+      row.probability[n] = std::exp(row.probability[n] - largest) / sum;  // exp(s - lse), exact for large scores too
       for (int64_t d = 0; d < p_.d_v; ++d) row.out[static_cast<size_t>(d)] += row.probability[n] * v_row(kept[n])[d];
     }
   }

@@ -171,7 +171,7 @@ const std::vector<BadCase>& cases() {
       {"softcap_negative", F, Batch, [](World& w) { w.options.softcap = -1; }, {"softcap is -1", "use 0 for none"}},
       {"softcap_nan", F, Batch, [](World& w) { w.options.softcap = nan; }, {"softcap is nan"}},
       {"softcap_inf", F, Batch, [](World& w) { w.options.softcap = inf; }, {"softcap is inf"}},
-      {"softcap_vanishing", F, Batch, [](World& w) { w.options.softcap = 1e-60; }, {"softcap is 1", "float32 cannot hold"}},
+      {"softcap_vanishing", F, Batch, [](World& w) { w.options.softcap = 1e-60; }, {"softcap is 1e-60", "float32 cannot hold"}},
       {"threads_negative", F, Batch, [](World& w) { w.options.num_threads = -1; }, {"num_threads is -1"}},
       {"threads_absurd", F, Batch, [](World& w) { w.options.num_threads = 1 << 30; }, {"num_threads is 1073741824"}},
       {"backend_unknown", F, Batch, [](World& w) { w.options.backend = "cpuu"; }, {"backend is \"cpuu\"", "did you mean \"cpu\"?"}},

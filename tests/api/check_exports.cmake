@@ -5,8 +5,8 @@ list(TRANSFORM names STRIP)
 list(SORT names)
 
 file(READ ${HEADER} header)
-string(REGEX MATCHALL "ANYMASK_API [^(;]*[ *]anymask_[a-z0-9_]+\\(" declarations "${header}")
-list(TRANSFORM declarations REPLACE ".*[ *](anymask_[a-z0-9_]+)\\($" "\\1")
+string(REGEX MATCHALL "ANYMASK_API [^(;]*[ *\n]anymask_[a-z0-9_]+\\(" declarations "${header}")
+list(TRANSFORM declarations REPLACE ".*[ *\n](anymask_[a-z0-9_]+)\\($" "\\1")
 list(SORT declarations)
 
 list(LENGTH declarations count)

@@ -64,7 +64,7 @@ TEST_P(NaiveTest, RoundsAsItsType) {
                        .mask = "causal & window(20, 0) | keys(0, 2)"};
   const Errors e = errors(dtype, shape);
   EXPECT_GT(e.out, epsilon / 64);
-  EXPECT_LT(e.out, epsilon * 32);
+  EXPECT_LT(e.out, epsilon * 64);  // ALiBi makes scores of some 100: their rounding is that much more
   EXPECT_GT(e.gradients, epsilon / 64);
   EXPECT_LT(e.gradients, epsilon * 128);
 }
