@@ -7,12 +7,41 @@
 namespace anymask {
 namespace {
 
-// The first q in [low, high) with beyond(interval(q)), or high: the ends are monotone, so the predicate is.
-template <class Beyond>
-int64_t first_row(const PlaneMask& plane, int64_t low, int64_t high, Beyond&& beyond) {
+// The columns of a band are found by search: queries that keep key k run from the first row that ends beyond k to the
+// first that begins beyond k. Both are monotone in k, since rows' ends are in q.
+bool ends_beyond(const Interval& row, int64_t key) { return row.end > key; }
+bool begins_beyond(const Interval& row, int64_t key) { return row.begin > key; }
+using Beyond = bool (*)(const Interval& row, int64_t key);
+
+// The first row of the plane that is beyond `key`, or s_q. Sought outward from the diagonal, near which most masks are
+// cut.
+template <Beyond beyond>
+int64_t first_row(const PlaneMask& plane, int64_t key) {
+  if (plane.s_q == 0) return 0;
+  const int64_t guess = std::clamp<int64_t>(key - (plane.s_kv - plane.s_q), 0, plane.s_q - 1);
+  int64_t low = 0, high = plane.s_q;  // rows before low are not beyond, rows from high on are
+  if (beyond(plane.interval(guess), key)) {
+    high = guess;
+    for (int64_t step = 1; low < high && step <= high; step *= 2) {
+      if (!beyond(plane.interval(high - step), key)) {
+        low = high - step + 1;
+        break;
+      }
+      high -= step;
+    }
+  } else {
+    low = guess + 1;
+    for (int64_t step = 1; step <= high - low; step *= 2) {
+      if (beyond(plane.interval(low + step - 1), key)) {
+        high = low + step - 1;
+        break;
+      }
+      low += step;
+    }
+  }
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
-    if (beyond(plane.interval(middle))) {
+    if (beyond(plane.interval(middle), key)) {
       high = middle;
     } else {
       low = middle + 1;
@@ -21,39 +50,40 @@ int64_t first_row(const PlaneMask& plane, int64_t low, int64_t high, Beyond&& be
   return low;
 }
 
-// The queries that keep key `key`, sought between those of a smaller and of a larger key: queries from the first that
-// ends beyond it to the first that begins beyond it.
-Interval queries_of(const PlaneMask& plane, int64_t key, const Interval& smaller, const Interval& larger) {
-  return {first_row(plane, smaller.begin, larger.begin, [key](const Interval& i) { return i.end > key; }),
-          first_row(plane, smaller.end, larger.end, [key](const Interval& i) { return i.begin > key; })};
+// The same for keys [key, key + count): one search, then rows are read on, and searched again where a whole batch of
+// them decides nothing. Hands each key's row to set(i, row).
+template <Beyond beyond, class Set>
+void first_rows(const PlaneMask& plane, int64_t key, int64_t count, Set&& set) {
+  constexpr int64_t batch = 64;
+  Interval rows[batch];
+  int64_t q = first_row<beyond>(plane, key);
+  for (int64_t i = 0; i < count;) {
+    const int64_t before = i, read = std::min(batch, plane.s_q - q);
+    if (read == 0) {
+      for (; i < count; ++i) set(i, q);
+      return;
+    }
+    plane.intervals(q, read, rows);
+    for (int64_t r = 0; r < read; ++r) {
+      for (; i < count && beyond(rows[r], key + i); ++i) set(i, q + r);
+    }
+    q = i == before ? first_row<beyond>(plane, key + i) : q + read;
+  }
 }
 
-Interval line_of(const PlaneMask& plane, bool transposed, int64_t row, const Interval& before, const Interval& after) {
-  return transposed ? queries_of(plane, row, before, after) : plane.interval(row);
-}
-
-// Lines strictly between `low` and `high`, whose own are known. Where those agree, so does all between: documents cost
-// their borders, not their rows.
-void fill_between(const PlaneMask& plane, bool transposed, int64_t first, int64_t low, int64_t high, Interval* lines) {
-  if (high - low < 2) return;
-  const Interval before = lines[low], after = lines[high];
-  if (before.begin == after.begin && before.end == after.end) {
-    std::fill(lines + low + 1, lines + high, before);
+// Intervals of columns of rows [first, first + count) of the grid.
+void fill_lines(const PlaneMask& plane, const Grid& grid, int64_t first, int64_t count, Interval* lines) {
+  if (!grid.transposed) {
+    plane.intervals(first, count, lines);
     return;
   }
-  const int64_t middle = low + (high - low) / 2;
-  lines[middle] = line_of(plane, transposed, first + middle, before, after);
-  fill_between(plane, transposed, first, low, middle, lines);
-  fill_between(plane, transposed, first, middle, high, lines);
+  first_rows<ends_beyond>(plane, first, count, [lines](int64_t i, int64_t q) { lines[i].begin = q; });
+  first_rows<begins_beyond>(plane, first, count, [lines](int64_t i, int64_t q) { lines[i].end = q; });
 }
 
-// Intervals of columns of rows [first, first + count).
-void fill_lines(const PlaneMask& plane, const Grid& grid, int64_t first, int64_t count, Interval* lines) {
-  const Interval least{0, 0}, most{grid.cols, grid.cols};
-  lines[0] = line_of(plane, grid.transposed, first, least, most);
-  if (count == 1) return;
-  lines[count - 1] = line_of(plane, grid.transposed, first + count - 1, lines[0], most);
-  fill_between(plane, grid.transposed, first, 0, count - 1, lines);
+Interval line_of(const PlaneMask& plane, const Grid& grid, int64_t row) {
+  if (!grid.transposed) return plane.interval(row);
+  return {first_row<ends_beyond>(plane, row), first_row<begins_beyond>(plane, row)};
 }
 
 // Sets columns [begin, end) in a row of bits whose column 0 is `origin`; what lies outside the row is ignored.
@@ -144,9 +174,7 @@ void band_row(const PlaneMask& plane, const Grid& grid, int32_t m_block, BandRow
 
 std::pair<int32_t, int32_t> band_span(const PlaneMask& plane, const Grid& grid, int32_t m_block) {
   const int64_t first = grid.row_begin(m_block), last = grid.row_end(m_block + 1) - 1;
-  const Interval least{0, 0}, most{grid.cols, grid.cols};
-  const Interval a = line_of(plane, grid.transposed, first, least, most);
-  const Interval b = last == first ? a : line_of(plane, grid.transposed, last, a, most);
+  const Interval a = line_of(plane, grid, first), b = last == first ? a : line_of(plane, grid, last);
   if (a.begin >= b.end) return {0, 0};
   return {static_cast<int32_t>(a.begin / grid.tile_n),
           static_cast<int32_t>(b.end / grid.tile_n + (b.end % grid.tile_n != 0))};
