@@ -27,6 +27,11 @@ void PackOneTile(const AttentionProblem& problem, const Sequence& sequence, int6
 }
 
 void ComputeBlock(const BlockTask& task, ForwardScratch& scratch) {
+  const AttentionProblem& problem = *task.problem;
+  if (task.packed.k == nullptr && task.block.rows() <= kStreamRows && problem.d_qk % kLanes == 0 && problem.d_v % kLanes == 0) {
+    with_type(problem.dtype, [&](auto t) { Block<StreamProducts<decltype(t)>>(task, scratch).run(); });
+    return;
+  }
 #if HWY_TARGET == HWY_AVX3
   if (task.bf16_dot) return Block<Bf16Products>(task, scratch).run();
 #endif

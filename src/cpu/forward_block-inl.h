@@ -1,5 +1,7 @@
 // One block of rows against its tiles of keys: the forward kernel.
 //
+// Few rows that nobody packed for are streamed instead (forward_stream-inl.h); all else is the same.
+//
 //   q   packed [group of kRows rows][d][kRows], times the factor that makes scores powers of two
 //   s   [96][score_stride]: scores of a chunk, then probabilities, in place
 //   o   [96][d_v up to kPanel]: the running output
@@ -27,6 +29,7 @@
 #include "cpu/exp-inl.h"
 #include "cpu/forward_products-inl.h"
 #include "cpu/forward_scores-inl.h"
+#include "cpu/forward_stream-inl.h"
 #include "cpu/gemm-inl.h"
 #include "cpu/load-inl.h"
 #include "cpu/pack-inl.h"
@@ -55,6 +58,7 @@ struct Chunk {
   Slot slots[chunk_tiles];
   const typename P::Packed* k[chunk_tiles];
   const typename P::Packed* v[chunk_tiles];
+  int64_t v_key = 0;                        // elements from a key's values to the next
   uint32_t live[kMaxGroups][chunk_tiles];   // bit p: panel p of the slot keeps something
   uint32_t whole[kMaxGroups][chunk_tiles];  // bit p: it keeps everything
   typename P::Segment segments[kMaxGroups][chunk_tiles * ((kPanelsPerTile + 1) / 2)];
@@ -64,6 +68,8 @@ struct Chunk {
 
 template <class P>
 class Block {
+  using Element = std::remove_const_t<typename P::Packed>;
+
  public:
   Block(const BlockTask& task, ForwardScratch& scratch)
       : task_(task),
@@ -73,12 +79,13 @@ class Block {
         groups_((rows_ + kRows - 1) / kRows),
         o_stride_((problem_.d_v + kPanel - 1) / kPanel * kPanel),
         scores_(problem_, sequence_, task.block),
-        q_(scratch.q.get<typename P::Packed>(max_block_rows * problem_.d_qk)),
+        q_(scratch.q.get<typename P::Query>(max_block_rows * problem_.d_qk)),
         s_(scratch.s.get<float>(max_block_rows * score_stride)),
         o_(scratch.o.get<float>(max_block_rows * o_stride_)) {
-    if (task.packed.k == nullptr) {
-      own_k_ = scratch.k.get<typename P::Packed>(chunk_tiles * tile_keys * problem_.d_qk);
-      own_v_ = scratch.v.get<typename P::Packed>(chunk_tiles * tile_keys * o_stride_);
+    chunk_.v_key = P::kStreams ? problem_.v.stride_s : kPanel;
+    if (!P::kStreams && task.packed.k == nullptr) {
+      own_k_ = scratch.k.get<Element>(chunk_tiles * tile_keys * problem_.d_qk);
+      own_v_ = scratch.v.get<Element>(chunk_tiles * tile_keys * o_stride_);
     }
   }
 
@@ -114,7 +121,11 @@ class Block {
       const KeyTile& tile = task_.tiles[first + j];
       chunk_.slots[j] = Slot::of(tile, sequence_.s_kv);
       const int64_t k_elements = tile_keys * problem_.d_qk, v_elements = tile_keys * o_stride_;
-      if (own_k_ == nullptr) {
+      if constexpr (P::kStreams) {
+        const int64_t key = sequence_.kv_begin + chunk_.slots[j].key;
+        chunk_.k[j] = problem_.k.at<typename P::Packed>(sequence_.batch, key, task_.block.kv_head);
+        chunk_.v[j] = problem_.v.at<typename P::Packed>(sequence_.batch, key, task_.block.kv_head);
+      } else if (own_k_ == nullptr) {
         chunk_.k[j] = static_cast<const typename P::Packed*>(task_.packed.k) + (tile.n_block - task_.packed.first_tile) * k_elements;
         chunk_.v[j] = static_cast<const typename P::Packed*>(task_.packed.v) + (tile.n_block - task_.packed.first_tile) * v_elements;
       } else {
@@ -153,8 +164,13 @@ class Block {
           }
           int end = p + 1;
           while (end < kPanelsPerTile && (live >> end & 1)) ++end;
-          chunk_.segments[g][chunk_.num_segments[g]++] = {chunk_.v[j] + p * kPanel * kPanel,
-                                                          static_cast<int32_t>(j * tile_keys + p * kPanel), (end - p) * kPanel};
+          typename P::Segment& segment = chunk_.segments[g][chunk_.num_segments[g]++];
+          segment.v = chunk_.v[j] + p * kPanel * chunk_.v_key;
+          segment.column = static_cast<int32_t>(j * tile_keys + p * kPanel);
+          segment.count = (end - p) * kPanel;
+          if constexpr (P::kStreams) {
+            segment.inside = static_cast<int32_t>(HWY_MIN(int64_t{segment.count}, sequence_.s_kv - slot.key - p * kPanel));
+          }
           p = end;
         }
       }
@@ -167,6 +183,15 @@ class Block {
     const DF d;
     const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
     for (int64_t i = 0; i < groups_ * kRows; ++i) hn::Store(low, d, stats_.chunk_max + i * kLanes);
+    if constexpr (P::kStreams) {
+      score_streaming();
+      return;
+    } else {
+      score_panels();
+    }
+  }
+
+  void score_panels() {
     const bool plain_scores = !scores_.has_options();
     for (int64_t j = 0; j < chunk_.num_slots; ++j) {
       for (int p = 0; p < kPanelsPerTile; ++p) {
@@ -184,6 +209,21 @@ class Block {
             P::Scores(q, panel, problem_.d_qk, scores_.raw_factor(P::kScalesQueries), s, nullptr);
             scores_.finish(chunk_.slots[j], p, whole, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows), s, chunk_max);
           }
+        }
+      }
+    }
+  }
+
+  // Whole tiles of natural rows, then what the micro-tiles keep of them.
+  void score_streaming() {
+    for (int64_t j = 0; j < chunk_.num_slots; ++j) {
+      const int64_t keys = HWY_MIN(tile_keys, sequence_.s_kv - chunk_.slots[j].key);
+      P::Scores(problem_, q_, rows_, chunk_.k[j], keys, s_ + j * tile_keys);
+      for (int64_t g = 0; g < groups_; ++g) {
+        for (int p = 0; p < kPanelsPerTile; ++p) {
+          if (!(chunk_.live[g][j] >> p & 1)) continue;
+          scores_.finish(chunk_.slots[j], p, chunk_.whole[g][j] >> p & 1, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows),
+                         s_ + g * kRows * score_stride + j * tile_keys + p * kPanel, stats_.chunk_max + g * kRows * kLanes);
         }
       }
     }
@@ -229,6 +269,23 @@ class Block {
 
   // O = alpha O + P V. A panel of V (16 KB with AVX2) is used by all groups before the next.
   void accumulate(bool exact) {
+    if constexpr (P::kStreams) {
+      for (int64_t g = 0; g < groups_; ++g) {
+        if (chunk_.num_segments[g] == 0 || (exact && chunk_.mixed[g])) continue;
+        P::Accumulate(problem_, s_ + g * kRows * score_stride, HWY_MIN(int64_t{kRows}, rows_ - g * kRows), chunk_.segments[g],
+                      chunk_.num_segments[g], stats_.alpha + g * kRows, o_ + g * kRows * o_stride_, o_stride_);
+      }
+    } else {
+      accumulate_panels(exact);
+    }
+    if (!exact) return;
+    for (int64_t g = 0; g < groups_; ++g) {
+      if (!chunk_.mixed[g]) continue;
+      for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) accumulate_exactly(g, i);
+    }
+  }
+
+  void accumulate_panels(bool exact) {
     for (int64_t column = 0; column < problem_.d_v; column += kPanel) {
       const bool one_vector = problem_.d_v - column <= kLanes;
       for (int64_t g = 0; g < groups_; ++g) {
@@ -236,11 +293,6 @@ class Block {
         P::Accumulate(s_ + g * kRows * score_stride, chunk_.segments[g], chunk_.num_segments[g], column * tile_keys, one_vector,
                       stats_.alpha + g * kRows, o_ + g * kRows * o_stride_ + column, o_stride_);
       }
-    }
-    if (!exact) return;
-    for (int64_t g = 0; g < groups_; ++g) {
-      if (!chunk_.mixed[g]) continue;
-      for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) accumulate_exactly(g, i);
     }
   }
 
@@ -254,18 +306,20 @@ class Block {
       for (int64_t key = 0; key < tile_keys; ++key) {
         if (!(chunk_.live[g][j] >> (key / kPanel) & 1) || !(word >> key & 1)) continue;
         const float p = P::Probability(s_ + i * score_stride, j * tile_keys + key);
-        for (int64_t c = 0; c < problem_.d_v; ++c) o[c] = std::fma(p, P::Value(chunk_.v[j], key, c), o[c]);
+        for (int64_t c = 0; c < problem_.d_v; ++c) o[c] = std::fma(p, P::Value(problem_, chunk_.v[j], key, c), o[c]);
       }
     }
   }
 
+  // Whether a row of o holds a NaN (or an infinity, which 0 * x shows alike: the second pass then only repeats the first).
   bool has_nan() const {
+    const DF d;
+    VF sum = hn::Zero(d);
     for (int64_t i = 0; i < rows_; ++i) {
-      for (int64_t c = 0; c < problem_.d_v; ++c) {
-        if (std::isnan(o_[i * o_stride_ + c])) return true;
-      }
+      for (int64_t c = 0; c < problem_.d_v; c += kLanes) sum = hn::MulAdd(hn::Zero(d), hn::Load(d, o_ + i * o_stride_ + c), sum);
     }
-    return false;
+    const float total = hn::GetLane(hn::SumOfLanes(d, sum));
+    return total != total;
   }
 
   float row_sum(int64_t i) const {
@@ -292,11 +346,11 @@ class Block {
   const Sequence& sequence_;
   const int64_t rows_, groups_, o_stride_;
   const Scores scores_;
-  typename P::Packed* const q_;
+  typename P::Query* const q_;
   float* const s_;
   float* const o_;
-  typename P::Packed* own_k_ = nullptr;
-  typename P::Packed* own_v_ = nullptr;
+  Element* own_k_ = nullptr;  // where the block packs for itself
+  Element* own_v_ = nullptr;
   bool any_mixed_ = false;
   RowStats stats_;
   Chunk<P> chunk_;

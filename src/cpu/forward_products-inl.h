@@ -39,6 +39,8 @@ HWY_INLINE void ForStretches(const AttentionProblem& problem, const Sequence& se
 
 struct Fp32Products {
   using Packed = float;
+  using Query = float;
+  static constexpr bool kStreams = false;
   static constexpr bool kScalesQueries = true;
   struct Segment {
     const float* v;  // of the first panel
@@ -124,12 +126,16 @@ struct Fp32Products {
   }
 
   static float Probability(const float* row, int64_t column) { return row[column]; }
-  static float Value(const float* v, int64_t key, int64_t c) { return v[(c / kPanel) * tile_keys * kPanel + key * kPanel + c % kPanel]; }
+  static float Value(const AttentionProblem&, const float* v, int64_t key, int64_t c) {
+    return v[(c / kPanel) * tile_keys * kPanel + key * kPanel + c % kPanel];
+  }
 };
 
 #if HWY_TARGET == HWY_AVX3
 struct Bf16Products {
   using Packed = uint16_t;
+  using Query = uint16_t;
+  static constexpr bool kStreams = false;
   using Segment = bf16_dot::Segment;
   static constexpr bool kScalesQueries = false;
   static_assert(bf16_dot::rows == kRows && bf16_dot::panel == kPanel);
@@ -199,7 +205,7 @@ struct Bf16Products {
     std::memcpy(&bits, reinterpret_cast<const char*>(row) + 2 * column, sizeof(bits));
     return bf16_to_f32(bits);
   }
-  static float Value(const uint16_t* v, int64_t key, int64_t c) {
+  static float Value(const AttentionProblem&, const uint16_t* v, int64_t key, int64_t c) {
     return bf16_to_f32(v[(c / kPanel) * tile_keys * kPanel + (key / 2) * 2 * kPanel + 2 * (c % kPanel) + key % 2]);
   }
 };
