@@ -13,6 +13,7 @@
 #include "cpu/backward_schedule.h"
 #include "cpu/backward_tile.h"
 #include "cpu/scratch.h"
+#include "cpu/storage.h"
 #include "cpu/thread_pool.h"
 #include "plan/tile_source.h"
 
@@ -33,24 +34,11 @@ void* address(const Tensor4& tensor, int64_t batch, int64_t token, int64_t head)
   return static_cast<char*>(tensor.data) + elements * size_of(tensor.dtype);
 }
 
-float value(DType type, const void* data, int64_t i) {
-  switch (type) {
-    case DType::bf16: return bf16_to_f32(static_cast<const uint16_t*>(data)[i]);
-    case DType::f16: return f16_to_f32(static_cast<const uint16_t*>(data)[i]);
-    case DType::f64: return static_cast<float>(static_cast<const double*>(data)[i]);
-    default: return static_cast<const float*>(data)[i];
-  }
-}
-void set_value(DType type, void* data, int64_t i, float x) {
-  switch (type) {
-    case DType::bf16: static_cast<uint16_t*>(data)[i] = f32_to_bf16(x); break;
-    case DType::f16: static_cast<uint16_t*>(data)[i] = f32_to_f16(x); break;
-    case DType::f64: static_cast<double*>(data)[i] = static_cast<double>(x); break;
-    default: static_cast<float*>(data)[i] = x; break;
-  }
+void set_element(void* data, DType type, int64_t index, float x) {
+  with_type(type, [&](auto t) { from_float(x, static_cast<decltype(t)*>(data)[index]); });
 }
 float per_head(const PerHead& values, int64_t sequence, int64_t h) {
-  return value(values.dtype, values.data, sequence * values.stride_b + h * values.stride_h);
+  return element(values.data, values.dtype, sequence * values.stride_b + h * values.stride_h);
 }
 
 // Runs `piece(i)` for i < count on up to `threads` threads.
@@ -254,7 +242,7 @@ class Backward {
         sum -= sink_sums_[static_cast<size_t>((head.first_task + c) * problem_.group() + h % problem_.group())];
       }
     }
-    set_value(problem_.dsinks.dtype, problem_.dsinks.data, h * problem_.dsinks.stride_h, static_cast<float>(sum));
+    set_element(problem_.dsinks.data, problem_.dsinks.dtype, h * problem_.dsinks.stride_h, static_cast<float>(sum));
   }
 
   void run_tasks() {

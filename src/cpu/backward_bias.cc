@@ -8,16 +8,13 @@ namespace {
 
 constexpr int64_t rows_a_piece = 64;
 
-template <class T>
-T* offset(void* data, int64_t elements) { return static_cast<T*>(data) + elements; }
-
-void* element(const Bias& bias, int64_t offset) { return static_cast<char*>(bias.data) + offset * size_of(bias.dtype); }
+void* address(const Bias& bias, int64_t offset) { return static_cast<char*>(bias.data) + offset * size_of(bias.dtype); }
 
 void store_row(const Bias& bias, int64_t at, const float* from, int64_t n) {
   if (bias.stride_kv == 1) {
-    kernels().store_rows(bias.dtype, from, n, 1, n, element(bias, at), n);
+    kernels().store_rows(bias.dtype, from, n, 1, n, address(bias, at), n);
   } else {
-    kernels().store_rows(bias.dtype, from, 1, n, 1, element(bias, at), bias.stride_kv);
+    kernels().store_rows(bias.dtype, from, 1, n, 1, address(bias, at), bias.stride_kv);
   }
 }
 
@@ -75,9 +72,9 @@ void BiasGradients::before(int64_t piece) const {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t at = row_offset(i);
     if (dbias.stride_kv == 1) {
-      std::memset(element(dbias, at), 0, static_cast<size_t>(shape_kv_) * size);
+      std::memset(address(dbias, at), 0, static_cast<size_t>(shape_kv_) * size);
     } else {
-      for (int64_t j = 0; j < shape_kv_; ++j) std::memset(element(dbias, at + j * dbias.stride_kv), 0, size);
+      for (int64_t j = 0; j < shape_kv_; ++j) std::memset(address(dbias, at + j * dbias.stride_kv), 0, size);
     }
   }
 }
@@ -139,7 +136,7 @@ BiasGradientTile BiasGradients::tile(int64_t sequence, int64_t h, int64_t row, i
     tile.stride_kv = 1;
     return tile;
   }
-  tile.data = element(dbias, dbias.offset(sequence, h, row, key));
+  tile.data = address(dbias, dbias.offset(sequence, h, row, key));
   tile.dtype = dbias.dtype;
   tile.stride_q = dbias.stride_q;
   tile.stride_kv = dbias.stride_kv;

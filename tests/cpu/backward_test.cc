@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backward_case.h"
+#include "cpu/backward_case.h"
+#include "core/error.h"
 #include "cpu/targets.h"
 #include "mask/registry.h"
 #include "plan/tile_source.h"
@@ -280,7 +281,7 @@ TEST(Backward, BiasOfMinusInfinityGivesNothing) {
 }
 
 TEST(Backward, FactsNameTheTile) {
-  Call call({.name = "facts", .mask = "causal", .s_q = 4096, .s_kv = 4096, .h_q = 8, .h_kv = 8}, {});
+  Call call({.name = "facts", .mask = "causal", .s_q = 4096, .s_kv = 4096, .h_q = 4, .h_kv = 4, .d_qk = 8, .d_v = 8}, {});
   const std::vector<Fact> facts = backward_facts(call.problem);
   EXPECT_TRUE(std::any_of(facts.begin(), facts.end(), [](const Fact& fact) { return fact.name == "tile" && fact.value == "256 keys x 64 rows"; }));
   EXPECT_EQ(backward_plan_request(call.problem).tile_m, 256);
