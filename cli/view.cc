@@ -134,10 +134,12 @@ int run_view(const ViewOptions& o) {
   } else if (print) {
     for (size_t i = 0; i < pictures.size(); ++i)
       fmt::print("{}{}", i == 0 ? "" : "\n", picture_text(pictures[i], style, columns));
+  } else if (o.out != "-" && pictures.size() > 1) {
+    fmt::print("{}: {} different planes\n", o.out, pictures.size());
   } else if (o.out != "-") {
-    fmt::print("{}: keeps {}, {} full, {} partial, {} empty tiles\n", o.out, percent(pictures[0].kept_share()),
-               human_count(pictures[0].full_tiles), human_count(pictures[0].partial_tiles),
-               human_count(pictures[0].empty_tiles));
+    const MaskPicture& p = pictures[0];
+    fmt::print("{}: keeps {}; {} full, {} partial, {} empty tiles\n", o.out, percent(p.kept_share()),
+               human_count(p.full_tiles), human_count(p.partial_tiles), human_count(p.empty_tiles));
   }
   return 0;
 }

@@ -8,6 +8,7 @@
 //      4096 +---------------------------+
 //   legend
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -35,15 +36,14 @@ struct Plot {
   }
 };
 
-// The plane's own proportions, but neither side below an eighth of the other. Whole pixels a cell where it is large
-// enough.
+// The plane's own proportions, but neither side below an eighth of the other. Cells of two units or more get a whole
+// number of half units, which are PNG's pixels: all come out alike.
 std::pair<double, double> plot_size(const MaskPicture& p, double side) {
   if (p.rows * p.cols == 0) return {side, std::max(side / 4, kLeastSide)};
   const auto q = static_cast<double>(p.s_q), kv = static_cast<double>(p.s_kv), longest = std::max(q, kv);
-  double width = side * std::max(kv / longest, 0.125), height = side * std::max(q / longest, 0.125);
-  const double cells = static_cast<double>(kv >= q ? p.cols : p.rows);
-  const double whole = std::max(1.0, static_cast<double>(static_cast<int64_t>(side / cells))) * cells / side;
-  return {width * whole, height * whole};
+  const double cell = side * static_cast<double>(kv >= q ? p.cell_kv : p.cell_q) / longest;
+  const double scale = cell >= 2 ? std::floor(2 * cell) / (2 * cell) : 1;
+  return {scale * side * std::max(kv / longest, 0.125), scale * side * std::max(q / longest, 0.125)};
 }
 
 // Equal neighbours merged: runs along a row, then equal runs of rows below. One list of boxes a colour.
@@ -328,7 +328,7 @@ std::string draw_gallery(const std::string& title, const std::vector<MaskPicture
     const Panel& panel = panels[i];
     const Row& row = rows[i / columns];
     const double x = kMargin + pitch * static_cast<double>(i % columns), top = tops[i / columns];
-    draw_lines(*canvas, panel.head, x, top + row.head - height_of(panel.head));
+    draw_lines(*canvas, panel.head, x, top);
     draw_cells(*canvas, pictures[i], {x, top + row.head + 4, panel.plot_width, panel.plot_height});
     description += (i == 0 ? "" : "; ") + (pictures[i].note.empty() ? pictures[i].title : pictures[i].note) +
                    " keeps " + percent(pictures[i].kept_share());

@@ -102,15 +102,16 @@ std::vector<std::string> wrap(std::string_view text, int64_t width, int64_t max_
       lines.push_back(elide(to_utf8(rest), static_cast<int64_t>(columns)));
       break;
     }
-    size_t cut = columns;
-    // Break after the last space or comma that fits (a space just beyond the width fits too), unless the line would be
-    // half empty.
-    for (size_t i = columns + 1; i-- > columns / 2;) {
-      if (rest[i] == U' ' || (i > 0 && rest[i - 1] == U',')) {
-        cut = i;
-        break;
-      }
+    // Break after the last space or else comma that fits (a space just beyond fits too), unless half the line would be
+    // empty.
+    size_t cut = 0;
+    for (size_t i = columns; cut == 0 && i > columns / 4; --i) {
+      if (rest[i] == U' ') cut = i;
     }
+    for (size_t i = columns; cut == 0 && i > columns / 2; --i) {
+      if (rest[i - 1] == U',') cut = i;
+    }
+    if (cut == 0) cut = columns;
     lines.push_back(to_utf8({rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(cut)}));
     while (cut < rest.size() && rest[cut] == U' ') ++cut;
     rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(cut));

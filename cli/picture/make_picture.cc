@@ -63,10 +63,14 @@ class Grid {
     }
   }
 
-  // One PARTIAL tile at (m0, n0): bits [tile_m, words].
-  void partial(int64_t m0, int64_t n0, int64_t tile_m, int64_t words, const uint64_t* bits) {
+  // One PARTIAL tile at (m0, n0): bits [tile_m, words], of which `set` are 1 (none beyond the plane).
+  void partial(int64_t m0, int64_t n0, int64_t tile_m, int64_t words, const uint64_t* bits, int64_t set) {
     const int64_t m1 = std::min(m0 + tile_m, rows_), n1 = std::min(n0 + 64 * words, cols_);
     whole(m0, m1, n0, n1, TileKind::partial);
+    if (m0 / cell_m_ == (m1 - 1) / cell_m_ && n0 / cell_n_ == (n1 - 1) / cell_n_) {  // the tile lies in one cell
+      kept_[static_cast<size_t>(m0 / cell_m_ * n_cells_ + n0 / cell_n_)] += set;
+      return;
+    }
     for (int64_t m = m0; m < m1; ++m) {
       const uint64_t* row = bits + (m - m0) * words;
       int64_t* cells = kept_.data() + m / cell_m_ * n_cells_;
@@ -106,6 +110,8 @@ class Grid {
 
 void lay_plane(const anymask_plan_view& plan, const anymask_plan_plane& plane, Grid& grid) {
   const int64_t tile_m = plan.tile_m, tile_n = plan.tile_n, words = tile_n / 64;
+  // Equal tiles are one bit tile: bits are counted once each, when first met.
+  std::vector<int64_t> set(static_cast<size_t>(plan.num_bit_tiles), -1);
   for (int64_t m_block = 0; m_block < plane.m_blocks; ++m_block) {
     const int64_t m0 = m_block * tile_m, m1 = m0 + tile_m;
     const int64_t* row = plan.row_begin + plane.first_row + m_block;
@@ -119,7 +125,13 @@ void lay_plane(const anymask_plan_view& plan, const anymask_plan_plane& plane, G
       }
       for (int64_t n = run.n_begin; n < run.n_end; ++n) {
         const int64_t tile = run.bits + (run.kind == 1 ? n - run.n_begin : 0);
-        grid.partial(m0, n * tile_n, tile_m, words, plan.bit_tiles + tile * tile_m * words);
+        const uint64_t* bits = plan.bit_tiles + tile * tile_m * words;
+        int64_t& count = set[static_cast<size_t>(tile)];
+        if (count < 0) {
+          count = 0;
+          for (int64_t i = 0; i < tile_m * words; ++i) count += std::popcount(bits[i]);
+        }
+        grid.partial(m0, n * tile_n, tile_m, words, bits, count);
       }
     }
     grid.whole(m0, m1, next * tile_n, plane.n_blocks * tile_n, TileKind::empty);

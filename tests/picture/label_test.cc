@@ -31,6 +31,7 @@ TEST(Label, WrapsAfterSpacesAndCommas) {
   EXPECT_EQ(wrap("causal & window(3, 0)", 100, 3), Lines{"causal & window(3, 0)"});
   EXPECT_EQ(wrap("causal & window(3, 0)", 12, 3), (Lines{"causal &", "window(3, 0)"}));
   EXPECT_EQ(wrap("[1,2,3,4,5,6]", 8, 3), (Lines{"[1,2,3,", "4,5,6]"}));
+  EXPECT_EQ(wrap("keeps 1,234,567 pairs", 12, 3), (Lines{"keeps", "1,234,567", "pairs"})) << "spaces before commas";
   EXPECT_EQ(wrap("abcdefghij", 4, 5), (Lines{"abcd", "efgh", "ij"}));
   EXPECT_EQ(wrap("abcdefghij", 4, 2), (Lines{"abcd", "e..."})) << "the last line allowed is elided";
   EXPECT_EQ(wrap("", 4, 2), Lines{});
