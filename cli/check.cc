@@ -51,34 +51,62 @@ struct Gathered {
   }
 };
 
-// The small constant: rounding the result itself, and what a sum of rounded terms leaves where the exact result cancels
-// to (almost) nothing.
-double constant_of(const Call& call, const std::string& name, double largest) {
-  const double unit = name == "lse" || name == "dbias" || name == "dsinks" ? unit_f32 : unit_roundoff(call.q.type);
-  const double scale =
-      std::fabs(call.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, call.d_qk())))));
-  const double ds =
-      rms(call.dout) * rms(call.v) * std::sqrt(static_cast<double>(call.d_v())) + rms(call.dlse);  // size of dP
-  const auto group = static_cast<double>(call.h_q() / call.h_kv());
-  const double rows = static_cast<double>(call.q.numel()) / static_cast<double>(call.h_q() * call.d_qk());
-  const double over_rows = std::sqrt(std::max(1.0, rows * group));  // of sums over the rows that see a key
-  double natural = 1;                                               // lse
-  if (name == "out") natural = rms(call.v);
-  if (name == "dv") natural = rms(call.dout) * over_rows;
-  if (name == "dq") natural = ds * scale * rms(call.k);
-  if (name == "dk") natural = ds * scale * rms(call.q) * over_rows;
-  if (name == "dbias" || name == "dsinks") natural = ds * over_rows;
-  const double half_step = call.q.type == ElementType::f16 ? 0x1p-24 : 0;  // between subnormal fp16 numbers
-  return 4 * unit * largest + 16 * unit_f32 * natural + half_step;
+// What errors are measured in: sizes of the quantities a call computes, as for independent random inputs.
+struct Sizes {
+  double v, dout, q, k;      // root mean squares
+  double scale, score;       // of the products; of a score with everything added, at most
+  double ds;                 // of dP - delta
+  double per_key, per_bias;  // sums over the rows that see a key: of P, which is about 1 / keys a row
+  ElementType type;
+
+  explicit Sizes(const Call& call)
+      : v(rms(call.v)), dout(rms(call.dout)), q(rms(call.q)), k(rms(call.k)), type(call.q.type) {
+    const auto dim = static_cast<double>(std::max<int64_t>(1, call.d_qk()));
+    scale = std::fabs(call.scale.value_or(1 / std::sqrt(dim)));
+    score = scale * std::sqrt(dim) * q * k;
+    int64_t longest = 0;
+    for (const Stretch& s : stretches(call)) longest = std::max(longest, s.s_q + s.s_kv);
+    for (int64_t i = 0; call.alibi.present && i < call.alibi.numel(); ++i) {
+      score = std::max(score, std::fabs(element(call.alibi, i)) * static_cast<double>(longest));
+    }
+    ds = dout * v * std::sqrt(static_cast<double>(call.d_v())) + rms(call.dlse);
+    const double rows = static_cast<double>(call.q.numel()) / (dim * static_cast<double>(call.h_q()));
+    const double keys =
+        static_cast<double>(count_pairs(call).kept) / std::max(1.0, rows * static_cast<double>(call.h_q()));
+    const double p = std::min(1.0, 4 / std::max(keys, 1.0));
+    per_key = std::max(1.0, std::sqrt(rows * static_cast<double>(call.h_q() / call.h_kv()))) * p;
+    per_bias = std::max(1.0, std::sqrt(rows * static_cast<double>(call.h_q()))) * p;
+  }
+
+  double of(const std::string& name) const {
+    if (name == "out") return v;
+    if (name == "dv") return dout * per_key;
+    if (name == "dq") return ds * scale * k;
+    if (name == "dk") return ds * scale * q * per_key;
+    if (name == "dbias" || name == "dsinks") return ds * per_bias;
+    return 1;  // lse
+  }
+};
+
+// The small constant: rounding the result itself, rounding scores of that size, and what a sum of rounded terms leaves
+// where the exact result cancels to (almost) nothing. dbias and dsinks are float32 but see delta = rowsum(dout * out),
+// where out has been rounded to the type.
+double constant_of(const Sizes& sizes, const std::string& name, double largest) {
+  const bool sums_delta = name == "dbias" || name == "dsinks";
+  const double unit = name == "lse" || sums_delta ? unit_f32 : unit_roundoff(sizes.type);
+  const double half_step = sizes.type == ElementType::f16 ? 0x1p-24 : 0;  // between subnormal fp16 numbers
+  return 4 * unit * largest +
+         (4 * (16 + sizes.score) * unit_f32 + (sums_delta ? 2 * unit_roundoff(sizes.type) : 0)) * sizes.of(name) +
+         half_step;
 }
 
-TensorError judged(const Call& call, const Gathered& gathered) {
+TensorError judged(const Sizes& sizes, const Gathered& gathered) {
   TensorError result;
   result.name = gathered.name;
   result.error = gathered.error;
   result.naive_error = gathered.naive_error;
   result.largest = gathered.largest;
-  result.bound = 2 * gathered.naive_error + constant_of(call, gathered.name, gathered.largest);
+  result.bound = 2 * gathered.naive_error + constant_of(sizes, gathered.name, gathered.largest);
   return result;
 }
 
@@ -97,13 +125,14 @@ CheckReport check_whole(const Call& call, const Results& results) {
   const Results reference = computed_by(call, "reference", true);
   const Results naive = computed_by(call, "naive", false);
   const std::vector<const Tensor*> got = results.all(), expected = reference.all(), plain = naive.all();
+  const Sizes sizes(call);
   CheckReport report;
   report.scope = "every element";
   for (size_t i = 0; i < got.size(); ++i) {
     Gathered gathered;
     gathered.name = got[i]->name;
     gathered.add_all(*got[i], *expected[i], *plain[i]);
-    report.tensors.push_back(judged(call, gathered));
+    report.tensors.push_back(judged(sizes, gathered));
   }
   return report;
 }
@@ -316,16 +345,17 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
     compare_keys(dv, of_rows.dv, reference.dv, naive.dv, call.h_kv() * call.d_v());
   }
 
+  const Sizes sizes(call);
   CheckReport report;
   report.sampled = true;
   report.scope = fmt::format("{} of {} rows, all heads", total_rows, all_rows);
-  report.tensors = {judged(call, out), judged(call, lse)};
+  report.tensors = {judged(sizes, out), judged(sizes, lse)};
   if (call.backward()) {
     report.scope +=
         "; dk and dv for the gradient of those rows alone, all keys; dbias and dsinks are checked on smaller inputs "
         "only";
     if (!call.bias.present && !call.sinks.present) report.scope.resize(report.scope.find("; dbias"));
-    for (const Gathered& gathered : {dq, dk, dv}) report.tensors.push_back(judged(call, gathered));
+    for (const Gathered& gathered : {dq, dk, dv}) report.tensors.push_back(judged(sizes, gathered));
   }
   return report;
 }

@@ -40,7 +40,7 @@ int64_t random_length(Random& random) {
   const double size = random.uniform();
   if (size < 0.15) return random.between(1, 4);
   if (size < 0.70) return random.between(1, 48);
-  if (size < 0.95) return random.between(49, 200);
+  if (size < 0.98) return random.between(49, 200);
   return random.between(201, 600);
 }
 
@@ -117,7 +117,9 @@ Call random_call(uint64_t seed) {
   const double kind = random.uniform();
   const ElementType type = kind < 0.4 ? ElementType::f32 : kind < 0.7 ? ElementType::bf16 : ElementType::f16;
   const int64_t h_kv = random.between(1, 3);
-  const int64_t h_q = h_kv * (random.chance(0.5) ? 1 : random.between(1, 8));
+  const int64_t h_q = h_kv * (random.chance(0.5)   ? 1
+                              : random.chance(0.8) ? random.between(2, 4)
+                                                   : random.between(5, 8));
   const int64_t d_qk = random_dim(random);
   const int64_t d_v = random.chance(0.6) ? d_qk : random_dim(random);
   const bool backward = random.chance(0.6);

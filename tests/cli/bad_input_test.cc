@@ -452,7 +452,7 @@ TEST_P(BadInput, IsRefusedWithAMessageAndNothingIsWritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BadInput, testing::ValuesIn(table()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& row) { return std::string(row.param.name); });
 
 TEST(BadInputTable, IsLargeEnoughAndItsGoodTensorsAreGood) {
   EXPECT_GE(table().size(), 120u);

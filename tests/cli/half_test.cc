@@ -12,8 +12,12 @@ namespace {
 TEST(Half, EveryFiniteValueSurvivesWideningAndNarrowing) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
-    if (!std::isnan(f16_to_f32(half))) EXPECT_EQ(f32_to_f16(f16_to_f32(half)), half);
-    if (!std::isnan(bf16_to_f32(half))) EXPECT_EQ(f32_to_bf16(bf16_to_f32(half)), half);
+    if (!std::isnan(f16_to_f32(half))) {
+      EXPECT_EQ(f32_to_f16(f16_to_f32(half)), half);
+    }
+    if (!std::isnan(bf16_to_f32(half))) {
+      EXPECT_EQ(f32_to_bf16(bf16_to_f32(half)), half);
+    }
   }
 }
 

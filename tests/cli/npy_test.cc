@@ -29,8 +29,9 @@ TEST(Npy, WhatIsWrittenIsReadBack) {
       const Tensor back = read_npy(directory / "x.npy", "x");
       EXPECT_EQ(back.type, type);
       ASSERT_EQ(back.shape, shape);
-      if (tensor.bytes() > 0)
+      if (tensor.bytes() > 0) {
         EXPECT_EQ(std::memcmp(back.data.get(), tensor.data.get(), static_cast<size_t>(tensor.bytes())), 0);
+      }
     }
   }
   for (const ElementType type : {ElementType::i32, ElementType::i64, ElementType::u8, ElementType::boolean}) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "cli/args.h"
 #include "cli/fixture.h"
 
 namespace anymask::cli {
@@ -29,8 +30,9 @@ TEST(Safetensors, WhatIsWrittenIsReadBack) {
     ASSERT_NE(back, nullptr) << tensor.name;
     EXPECT_EQ(back->type, tensor.type);
     EXPECT_EQ(back->shape, tensor.shape);
-    if (tensor.bytes() > 0)
+    if (tensor.bytes() > 0) {
       EXPECT_EQ(std::memcmp(back->data.get(), tensor.data.get(), static_cast<size_t>(tensor.bytes())), 0);
+    }
   }
   EXPECT_EQ(file.find("z", "test"), nullptr);
 }
