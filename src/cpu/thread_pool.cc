@@ -26,15 +26,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto spin_time = std::chrono::microseconds(200);
+constexpr int spins_before_sleep = 1000;  // 15-40 us
 
 // One call of run_on_threads, on the caller's stack, in the pool's list while it is open. All fields but the function are
-// guarded by the pool's mutex.
+// guarded by the pool's mutex; nobody touches a job after the decrement that empties it.
 struct Job {
   JobFunction function = nullptr;
   void* context = nullptr;
   int wanted = 0;      // workers that may still come
   int next = 1;        // number of the next to come
-  int active = 0;      // workers inside
+  std::atomic<int> active{0};  // workers inside; written under the mutex, also watched without it
   std::exception_ptr error;
   Job* after = nullptr;
 };
@@ -42,15 +43,16 @@ struct Job {
 class Pool {
  public:
   void run(Job& job) {
+    const int wanted = job.wanted;
     {
       const std::lock_guard lock(mutex_);
-      grow(job.wanted);
+      grow(wanted);
       job.after = first_;
       first_ = &job;
       epoch_.fetch_add(1, std::memory_order_release);
     }
     if (parked_.load(std::memory_order_seq_cst) > 0) {
-      if (job.wanted == 1) {
+      if (wanted == 1) {
         work_.notify_one();
       } else {
         work_.notify_all();
@@ -69,8 +71,14 @@ class Pool {
         break;
       }
     }
-    // Those inside are running their last piece: they are awaited, sleepers are not.
-    done_.wait(lock, [&] { return job.active == 0; });
+    // Those inside are running their last piece: they are awaited, sleepers are not. Usually that is a matter of microseconds, less
+    // than going to sleep takes.
+    if (job.active.load() > 0) {
+      lock.unlock();
+      for (int i = 0; i < spins_before_sleep && job.active.load(std::memory_order_acquire) > 0; ++i) spin_pause();
+      lock.lock();
+      done_.wait(lock, [&] { return job.active.load() == 0; });
+    }
     const std::exception_ptr error = own ? own : job.error;
     lock.unlock();
     if (error) std::rethrow_exception(error);

@@ -11,6 +11,10 @@
 #include <thread>
 #include <vector>
 
+// The thread sanitizer ends a forked child that starts threads unless told otherwise.
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+
 namespace anymask {
 namespace {
 
