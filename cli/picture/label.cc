@@ -102,7 +102,7 @@ std::vector<std::string> wrap(std::string_view text, int64_t width, int64_t max_
       lines.push_back(elide(to_utf8(rest), static_cast<int64_t>(columns)));
       break;
     }
-    // Break after the last space or else comma that fits (a space just beyond fits too), unless half the line would be
+    // Break after the last space that fits (one just beyond fits too), or else comma, unless much of the line would be
     // empty.
     size_t cut = 0;
     for (size_t i = columns; cut == 0 && i > columns / 4; --i) {
