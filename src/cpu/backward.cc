@@ -14,6 +14,7 @@
 #include "cpu/backward_tile.h"
 #include "cpu/scratch.h"
 #include "cpu/storage.h"
+#include "cpu/targets.h"
 #include "cpu/thread_pool.h"
 #include "plan/tile_source.h"
 
@@ -26,7 +27,9 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr double serial_work = 2e6;
 
 template <class T>
-T* at(const Tensor4& tensor, int64_t batch, int64_t token, int64_t head) { return tensor.at<T>(batch, token, head); }
+T* at(const Tensor4& tensor, int64_t batch, int64_t token, int64_t head) {
+  return tensor.at<T>(batch, token, head);
+}
 
 // Address of (batch, token, head), whatever the type.
 void* address(const Tensor4& tensor, int64_t batch, int64_t token, int64_t head) {
@@ -68,7 +71,8 @@ void lay_out(Tile& t, Workspace& w, int64_t d_qk, int64_t d_v, int64_t sums, boo
   t.ld_qk = leading_dimension(d_qk);
   t.ld_v = leading_dimension(d_v);
   constexpr int64_t panel_floats = tile_queries * max_panel;
-  const int64_t floats = max_chunk * (2 * t.ld_qk + t.ld_v + d_qk + d_v + sums) + tile_queries * (t.ld_qk + t.ld_v + ld_p + 3) + 3 * panel_floats;
+  const int64_t floats = max_chunk * (2 * t.ld_qk + t.ld_v + d_qk + d_v + sums) +
+                         tile_queries * (t.ld_qk + t.ld_v + ld_p + 3) + 3 * panel_floats;
   float* next = w.floats.get<float>(floats);
   const auto take = [&](int64_t n) {
     float* p = next;
@@ -202,7 +206,8 @@ class Backward {
   const Sequence& sequence(int64_t i) const { return problem_.sequences[static_cast<size_t>(i)]; }
   float* delta(int64_t s, int64_t h) { return delta_ + first_delta_[static_cast<size_t>(s)] + h * sequence(s).s_q; }
 
-  // delta = rowsum(dout o out) - dlse, 0 for rows that keep nothing; zeros in dq where it is summed in place or nothing will be.
+  // delta = rowsum(dout o out) - dlse, 0 for rows that keep nothing; zeros in dq where it is summed in place or nothing
+  // will be.
   void prepare_rows(int64_t s, int64_t row) {
     const Sequence& seq = sequence(s);
     const int64_t rows = std::min(rows_a_piece, seq.s_q - row), token = seq.q_begin + row;
@@ -224,8 +229,8 @@ class Backward {
     }
   }
 
-  // dsink = sum over rows of P_sink (dlse - sum over keys of P dP), P_sink = exp(sink - lse): the tasks have summed the second term. It
-  // equals rowsum(dout o out), but out has been rounded to its type, and over many rows that shows.
+  // dsink = sum over rows of P_sink (dlse - sum over keys of P dP), P_sink = exp(sink - lse): the tasks have summed the
+  // second term. It equals rowsum(dout o out), but out has been rounded to its type, and over many rows that shows.
   void sum_sinks(int64_t h) const {
     const float sink = per_head(problem_.sinks, 0, h);
     double sum = 0;
@@ -233,11 +238,13 @@ class Backward {
       const Sequence& seq = problem_.sequences[s];
       if (problem_.dlse.defined()) {
         for (int64_t token = seq.q_begin; token < seq.q_begin + seq.s_q; ++token) {
-          const float lse = *problem_.lse.at<const float>(seq.batch, h, token), dlse = *problem_.dlse.at<const float>(seq.batch, h, token);
+          const float lse = *problem_.lse.at<const float>(seq.batch, h, token),
+                      dlse = *problem_.dlse.at<const float>(seq.batch, h, token);
           if (lse != -infinity) sum += static_cast<double>(std::exp(sink - lse)) * static_cast<double>(dlse);
         }
       }
-      const Head& head = schedule_.heads()[static_cast<size_t>(schedule_.order(static_cast<int64_t>(s), h / problem_.group()))];
+      const Head& head =
+          schedule_.heads()[static_cast<size_t>(schedule_.order(static_cast<int64_t>(s), h / problem_.group()))];
       for (int64_t c = 0; c < head.chunks; ++c) {
         sum -= sink_sums_[static_cast<size_t>((head.first_task + c) * problem_.group() + h % problem_.group())];
       }
@@ -318,7 +325,8 @@ class Backward {
           if (bias_.kind() != BiasGradient::none) aim_bias_gradient(tile, head, first_h, g, block, key_begin);
           tile.sink_sum = 0;
           kernels_.tile_keys(tile);
-          if (!sink_sums_.empty()) sink_sums_[static_cast<size_t>((head.first_task + task.chunk) * group + g)] += tile.sink_sum;
+          if (!sink_sums_.empty())
+            sink_sums_[static_cast<size_t>((head.first_task + task.chunk) * group + g)] += tile.sink_sum;
           aim_dq(tile, seq, first_h, g, block, sums);
           schedule_.wait_for_chunks(task, block, first_unfinished);
           kernels_.tile_dq(tile);
@@ -340,27 +348,31 @@ class Backward {
     const int64_t padded = (tile.keys + kernels_.panel - 1) / kernels_.panel * kernels_.panel;
     std::memset(tile.dk, 0, static_cast<size_t>(padded * tile.ld_qk) * sizeof(float));
     std::memset(tile.dv, 0, static_cast<size_t>(padded * tile.ld_v) * sizeof(float));
-    if (bias_.sums() > 0) std::memset(column_sums(tile, 0), 0, static_cast<size_t>(bias_.sums() * max_chunk) * sizeof(float));
+    if (bias_.sums() > 0)
+      std::memset(column_sums(tile, 0), 0, static_cast<size_t>(bias_.sums() * max_chunk) * sizeof(float));
     if (!any) return;
     const int64_t token = seq.kv_begin + key_begin;
     const void* k = address(problem_.k, seq.batch, token, head.kv_head);
     const void* v = address(problem_.v, seq.batch, token, head.kv_head);
-    tile.k_finite = kernels_.load_rows(problem_.dtype, k, problem_.k.stride_s, tile.keys, problem_.d_qk, tile.keys, nullptr, tile.k, tile.ld_qk);
+    tile.k_finite = kernels_.load_rows(problem_.dtype, k, problem_.k.stride_s, tile.keys, problem_.d_qk, tile.keys,
+                                       nullptr, tile.k, tile.ld_qk);
     kernels_.pack_transposed(DType::f32, tile.k, tile.ld_qk, tile.keys, problem_.d_qk, tile.k_transposed);
     kernels_.pack_transposed(problem_.dtype, v, problem_.v.stride_s, tile.keys, problem_.d_v, tile.v_transposed);
   }
 
   void end_chunk(Tile& tile, const Task& task, const Sequence& seq, const Head& head, int64_t key_begin) {
     const int64_t token = seq.kv_begin + key_begin;
-    kernels_.store_rows(problem_.dk.dtype, tile.dk, tile.ld_qk, tile.keys, problem_.d_qk, address(problem_.dk, seq.batch, token, head.kv_head),
-                        problem_.dk.stride_s);
-    kernels_.store_rows(problem_.dv.dtype, tile.dv, tile.ld_v, tile.keys, problem_.d_v, address(problem_.dv, seq.batch, token, head.kv_head),
-                        problem_.dv.stride_s);
+    kernels_.store_rows(problem_.dk.dtype, tile.dk, tile.ld_qk, tile.keys, problem_.d_qk,
+                        address(problem_.dk, seq.batch, token, head.kv_head), problem_.dk.stride_s);
+    kernels_.store_rows(problem_.dv.dtype, tile.dv, tile.ld_v, tile.keys, problem_.d_v,
+                        address(problem_.dv, seq.batch, token, head.kv_head), problem_.dv.stride_s);
     for (int64_t i = 0; i < bias_.sums(); ++i) bias_.keep_sums(task, i, key_begin, tile.keys, column_sums(tile, i));
   }
 
   // Row i of the task's column sums; they follow the addend (lay_out).
-  static float* column_sums(const Tile& tile, int64_t i) { return tile.addend + tile_queries * max_panel + i * max_chunk; }
+  static float* column_sums(const Tile& tile, int64_t i) {
+    return tile.addend + tile_queries * max_panel + i * max_chunk;
+  }
 
   void load_block(Tile& tile, const Sequence& seq, int64_t s, int64_t h, int64_t block, int64_t key_begin) {
     const int64_t row = block * tile_queries, token = seq.q_begin + row;
@@ -374,10 +386,12 @@ class Backward {
       if (tile.sink_weight != nullptr) tile.sink_weight[i] = std::exp(sink - tile.lse[i]);
     }
     const int64_t padded = std::min(tile_queries, (tile.rows + kernels_.rows - 1) / kernels_.rows * kernels_.rows);
-    const bool q_finite = kernels_.load_rows(problem_.dtype, address(problem_.q, seq.batch, token, h), problem_.q.stride_s, tile.rows,
-                                             problem_.d_qk, padded, tile.lse, tile.q, tile.ld_qk);
-    const bool dout_finite = kernels_.load_rows(problem_.dtype, address(problem_.dout, seq.batch, token, h), problem_.dout.stride_s, tile.rows,
-                                                problem_.d_v, padded, tile.lse, tile.dout, tile.ld_v);
+    const bool q_finite =
+        kernels_.load_rows(problem_.dtype, address(problem_.q, seq.batch, token, h), problem_.q.stride_s, tile.rows,
+                           problem_.d_qk, padded, tile.lse, tile.q, tile.ld_qk);
+    const bool dout_finite =
+        kernels_.load_rows(problem_.dtype, address(problem_.dout, seq.batch, token, h), problem_.dout.stride_s,
+                           tile.rows, problem_.d_v, padded, tile.lse, tile.dout, tile.ld_v);
     tile.rows_finite = q_finite && dout_finite;
     if (problem_.bias.defined()) {
       const Bias& bias = problem_.bias;
@@ -406,7 +420,8 @@ class Backward {
     tile.next_dout_bytes = problem_.d_v * size;
   }
 
-  void aim_bias_gradient(Tile& tile, const Head& head, int64_t first_h, int64_t g, int64_t block, int64_t key_begin) const {
+  void aim_bias_gradient(Tile& tile, const Head& head, int64_t first_h, int64_t g, int64_t block,
+                         int64_t key_begin) const {
     tile.dbias = bias_.tile(head.sequence, first_h + g, block * tile_queries, key_begin);
     if (bias_.kind() == BiasGradient::columns) tile.dbias.column_sums = column_sums(tile, bias_.sum_of(g));
   }
@@ -422,7 +437,8 @@ class Backward {
     }
   }
 
-  // fp32 sums for the dQ of a head [group, s_q, d_qk], when dq is not fp32: the thread's own where the head is one task.
+  // fp32 sums for the dQ of a head [group, s_q, d_qk], when dq is not fp32: the thread's own where the head is one
+  // task.
   float* open_dq(const Task& task, const Head& head, const Sequence& seq, Workspace& w) {
     if (problem_.dq.dtype == DType::f32) return nullptr;
     const int64_t floats = problem_.group() * seq.s_q * problem_.d_qk;
@@ -441,7 +457,8 @@ class Backward {
   void close_dq(const Task& task, const Head& head, const Sequence& seq, const float* sums) {
     for (int64_t g = 0; g < problem_.group(); ++g) {
       kernels_.store_rows(problem_.dq.dtype, sums + g * seq.s_q * problem_.d_qk, problem_.d_qk, seq.s_q, problem_.d_qk,
-                          address(problem_.dq, seq.batch, seq.q_begin, head.kv_head * problem_.group() + g), problem_.dq.stride_s);
+                          address(problem_.dq, seq.batch, seq.q_begin, head.kv_head * problem_.group() + g),
+                          problem_.dq.stride_s);
     }
     if (head.chunks > 1) head_sums_.close(task.head);
   }
@@ -454,16 +471,17 @@ class Backward {
   Schedule schedule_;
   BiasGradients bias_;
   HeadSums head_sums_;
-  std::vector<int64_t> first_delta_;                       // by sequence, into delta_
-  std::vector<std::pair<int32_t, int64_t>> row_pieces_;    // sequence, first row
-  float* delta_ = nullptr;                                 // by sequence: [h_q, s_q]
+  std::vector<int64_t> first_delta_;                     // by sequence, into delta_
+  std::vector<std::pair<int32_t, int64_t>> row_pieces_;  // sequence, first row
+  float* delta_ = nullptr;                               // by sequence: [h_q, s_q]
   Scratch delta_memory_;
-  std::vector<double> sink_sums_;                          // [tasks, group], for dsinks
+  std::vector<double> sink_sums_;  // [tasks, group], for dsinks
 };
 
 int choose_threads(const AttentionProblem& problem) {
   double pairs = 0;
-  for (const Sequence& sequence : problem.sequences) pairs += static_cast<double>(sequence.s_q) * static_cast<double>(sequence.s_kv);
+  for (const Sequence& sequence : problem.sequences)
+    pairs += static_cast<double>(sequence.s_q) * static_cast<double>(sequence.s_kv);
   const double work = pairs * static_cast<double>(problem.h_q * (3 * problem.d_qk + 2 * problem.d_v));
   return work < serial_work ? 1 : resolve_threads(problem.num_threads);
 }
@@ -483,18 +501,25 @@ void cpu_backward(const AttentionProblem& problem, const Mask& mask) {
   backward::Backward(problem, mask, backward::choose_threads(problem)).run();
 }
 
-std::vector<Fact> backward_facts(const AttentionProblem& problem) {
+std::vector<Fact> backward_facts(const AttentionProblem& problem, const Mask& mask) {
   const backward::Kernels& kernels = backward::kernels();
-  const int64_t chunk = backward::choose_chunk(problem);
+  const PlanRequest request = backward_plan_request(problem);
+  const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, request);
   int64_t tasks = 0;
-  for (const Sequence& sequence : problem.sequences) tasks += (sequence.s_kv + chunk - 1) / chunk * problem.h_kv;
+  for (const Sequence& sequence : problem.sequences) {
+    tasks += (sequence.s_kv + request.tile_m - 1) / request.tile_m * problem.h_kv;
+  }
   return {
       {"kernel", "cpu_backward: one pass, key-stationary, five products"},
-      {"tile", cat(chunk, " keys x ", backward::tile_queries, " rows")},
+      {"target", cpu_target()},
+      {"tile", cat(request.tile_m, " keys x ", request.tile_n, " rows")},
       {"register tile", cat(kernels.rows, " x ", kernels.panel)},
+      {"tiles from", source.planned() ? "a plan" : "two integers a row (no plan)"},
+      {"plan bytes", cat(source.planned() ? source.plan()->stats.bytes : 0)},
       {"tasks", cat(tasks)},
       {"threads", cat(backward::choose_threads(problem))},
-      {"dq", problem.dtype == DType::f32 ? "summed in place, in key order" : "summed in fp32, in key order, then narrowed"},
+      {"dq",
+       problem.dtype == DType::f32 ? "summed in place, in key order" : "summed in fp32, in key order, then narrowed"},
   };
 }
 

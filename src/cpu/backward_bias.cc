@@ -20,7 +20,8 @@ void store_row(const Bias& bias, int64_t at, const float* from, int64_t n) {
 
 }  // namespace
 
-BiasGradients::BiasGradients(const AttentionProblem& problem, const Schedule& schedule) : problem_(problem), schedule_(schedule) {
+BiasGradients::BiasGradients(const AttentionProblem& problem, const Schedule& schedule)
+    : problem_(problem), schedule_(schedule) {
   const Bias& dbias = problem.dbias;
   if (!dbias.defined()) return;
   shape_b_ = dbias.shape[0];
@@ -116,7 +117,8 @@ void BiasGradients::after(int64_t piece) const {
 
 float* BiasGradients::sums_at(int32_t head, int64_t sum) const {
   const Head& of = schedule_.heads()[static_cast<size_t>(head)];
-  return partial_ + first_sum_[static_cast<size_t>(head)] + sum * problem_.sequences[static_cast<size_t>(of.sequence)].s_kv;
+  return partial_ + first_sum_[static_cast<size_t>(head)] +
+         sum * problem_.sequences[static_cast<size_t>(of.sequence)].s_kv;
 }
 
 void BiasGradients::keep_sums(const Task& task, int64_t sum, int64_t key_begin, int64_t keys, const float* from) const {

@@ -1,8 +1,9 @@
 // Where the gradient of a bias goes: four patterns, by what the bias is broadcast over.
 //
 //   rows have their own bias, one (head, batch entry) per element    each dS is stored
-//   rows have their own bias, shared by heads or batch entries       added up in fp32: in dbias itself, or in a copy if it is 16 bits wide
-//   one bias for all rows                                            a task sums its columns; the tasks' sums are added in a fixed order
+//   rows have their own bias, shared by heads or batch entries       added up in fp32: in dbias itself, or in a copy if
+//   it is 16 bits wide one bias for all rows                                            a task sums its columns; the
+//   tasks' sums are added in a fixed order
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,7 @@ class BiasGradients {
   bool ordered_ = false;
   int64_t shape_b_ = 0, shape_h_ = 0, shape_q_ = 0, shape_kv_ = 0;
   int64_t sums_ = 1;
-  float* data_ = nullptr;  // add: [b, h, s_q, s_kv] fp32 copy, or null: dbias itself
+  float* data_ = nullptr;           // add: [b, h, s_q, s_kv] fp32 copy, or null: dbias itself
   std::vector<int64_t> first_sum_;  // columns: by head order, into partial_
   float* partial_ = nullptr;
   Scratch memory_;

@@ -15,7 +15,8 @@ namespace HWY_NAMESPACE {
 namespace backward_tile {
 
 template <class T>
-HWY_INLINE bool LoadRowsAs(const T* x, int64_t stride, int64_t rows, int64_t d, int64_t padded, const float* skip, float* to, int64_t ld) {
+HWY_INLINE bool LoadRowsAs(const T* x, int64_t stride, int64_t rows, int64_t d, int64_t padded, const float* skip,
+                           float* to, int64_t ld) {
   const DF df;
   const int64_t width = (d + kPanel - 1) / kPanel * kPanel;
   auto zeros = hn::Zero(df);  // x * 0: NaN as soon as one element is not finite
@@ -29,20 +30,27 @@ HWY_INLINE bool LoadRowsAs(const T* x, int64_t stride, int64_t rows, int64_t d, 
   return hn::AllTrue(df, hn::Eq(zeros, zeros));
 }
 
-bool LoadRows(DType type, const void* x, int64_t stride, int64_t rows, int64_t d, int64_t padded, const float* skip, float* to, int64_t ld) {
+bool LoadRows(DType type, const void* x, int64_t stride, int64_t rows, int64_t d, int64_t padded, const float* skip,
+              float* to, int64_t ld) {
   switch (type) {
-    case DType::bf16: return LoadRowsAs(static_cast<const Bf16*>(x), stride, rows, d, padded, skip, to, ld);
-    case DType::f16: return LoadRowsAs(static_cast<const F16*>(x), stride, rows, d, padded, skip, to, ld);
-    default: return LoadRowsAs(static_cast<const float*>(x), stride, rows, d, padded, skip, to, ld);
+    case DType::bf16:
+      return LoadRowsAs(static_cast<const Bf16*>(x), stride, rows, d, padded, skip, to, ld);
+    case DType::f16:
+      return LoadRowsAs(static_cast<const F16*>(x), stride, rows, d, padded, skip, to, ld);
+    default:
+      return LoadRowsAs(static_cast<const float*>(x), stride, rows, d, padded, skip, to, ld);
   }
 }
 
 void PackTransposedOf(DType type, const void* x, int64_t stride, int64_t rows, int64_t d, float* to) {
   const int64_t padded = (rows + kPanel - 1) / kPanel * kPanel;
   switch (type) {
-    case DType::bf16: return PackTransposed(static_cast<const Bf16*>(x), stride, rows, d, padded, to);
-    case DType::f16: return PackTransposed(static_cast<const F16*>(x), stride, rows, d, padded, to);
-    default: return PackTransposed(static_cast<const float*>(x), stride, rows, d, padded, to);
+    case DType::bf16:
+      return PackTransposed(static_cast<const Bf16*>(x), stride, rows, d, padded, to);
+    case DType::f16:
+      return PackTransposed(static_cast<const F16*>(x), stride, rows, d, padded, to);
+    default:
+      return PackTransposed(static_cast<const float*>(x), stride, rows, d, padded, to);
   }
 }
 
@@ -52,15 +60,19 @@ HWY_INLINE void StoreRowsAs(const float* from, int64_t ld, int64_t rows, int64_t
 }
 void StoreRows(DType type, const float* from, int64_t ld, int64_t rows, int64_t d, void* x, int64_t stride) {
   switch (type) {
-    case DType::bf16: return StoreRowsAs(from, ld, rows, d, static_cast<Bf16*>(x), stride);
-    case DType::f16: return StoreRowsAs(from, ld, rows, d, static_cast<F16*>(x), stride);
-    default: return StoreRowsAs(from, ld, rows, d, static_cast<float*>(x), stride);
+    case DType::bf16:
+      return StoreRowsAs(from, ld, rows, d, static_cast<Bf16*>(x), stride);
+    case DType::f16:
+      return StoreRowsAs(from, ld, rows, d, static_cast<F16*>(x), stride);
+    default:
+      return StoreRowsAs(from, ld, rows, d, static_cast<float*>(x), stride);
   }
 }
 
 // Eight lanes and their tree, whatever the target: d is a multiple of 8.
 template <class T>
-HWY_INLINE void RowDotsAs(const T* dout, int64_t dout_stride, const T* out, int64_t out_stride, int64_t rows, int64_t d, float* delta) {
+HWY_INLINE void RowDotsAs(const T* dout, int64_t dout_stride, const T* out, int64_t out_stride, int64_t rows, int64_t d,
+                          float* delta) {
   const hn::CappedTag<float, 8> d8;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d8));
   for (int64_t i = 0; i < rows; ++i) {
@@ -71,17 +83,24 @@ HWY_INLINE void RowDotsAs(const T* dout, int64_t dout_stride, const T* out, int6
     delta[i] = hn::GetLane(hn::SumOfLanes(d8, sum));
   }
 }
-void RowDots(DType type, const void* dout, int64_t dout_stride, const void* out, int64_t out_stride, int64_t rows, int64_t d, float* delta) {
+void RowDots(DType type, const void* dout, int64_t dout_stride, const void* out, int64_t out_stride, int64_t rows,
+             int64_t d, float* delta) {
   switch (type) {
-    case DType::bf16: return RowDotsAs(static_cast<const Bf16*>(dout), dout_stride, static_cast<const Bf16*>(out), out_stride, rows, d, delta);
-    case DType::f16: return RowDotsAs(static_cast<const F16*>(dout), dout_stride, static_cast<const F16*>(out), out_stride, rows, d, delta);
+    case DType::bf16:
+      return RowDotsAs(static_cast<const Bf16*>(dout), dout_stride, static_cast<const Bf16*>(out), out_stride, rows, d,
+                       delta);
+    case DType::f16:
+      return RowDotsAs(static_cast<const F16*>(dout), dout_stride, static_cast<const F16*>(out), out_stride, rows, d,
+                       delta);
     default:
-      return RowDotsAs(static_cast<const float*>(dout), dout_stride, static_cast<const float*>(out), out_stride, rows, d, delta);
+      return RowDotsAs(static_cast<const float*>(dout), dout_stride, static_cast<const float*>(out), out_stride, rows,
+                       d, delta);
   }
 }
 
 const backward::Kernels* Table() {
-  static constexpr backward::Kernels table{LoadRows, PackTransposedOf, StoreRows, RowDots, TileKeys, TileDq, kPanel, kRows};
+  static constexpr backward::Kernels table{LoadRows, PackTransposedOf, StoreRows, RowDots,
+                                           TileKeys, TileDq,           kPanel,    kRows};
   return &table;
 }
 

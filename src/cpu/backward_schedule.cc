@@ -13,8 +13,8 @@ namespace anymask::backward {
 int64_t choose_chunk(const AttentionProblem& problem) {
   const int64_t longest = (problem.max_s_kv + 63) / 64 * 64;
   if (longest <= max_chunk) return std::max<int64_t>(64, longest);
-  // Long chunks cost least: dQ is read and written, and q and dout are loaded, once a chunk. Shorter ones where the tasks are few and
-  // would not divide evenly.
+  // Long chunks cost least: dQ is read and written, and q and dout are loaded, once a chunk. Shorter ones where the
+  // tasks are few and would not divide evenly.
   for (const int64_t chunk : {max_chunk, max_chunk * 3 / 4}) {
     int64_t tasks = 0;
     for (const Sequence& sequence : problem.sequences) tasks += (sequence.s_kv + chunk - 1) / chunk * problem.h_kv;
@@ -49,12 +49,14 @@ Schedule::Schedule(const AttentionProblem& problem, int64_t chunk, int threads) 
   heads_left_ = std::make_unique<std::atomic<int32_t>[]>(heads_.size());
   for (size_t i = 0; i < heads_.size(); ++i) heads_left_[i].store(heads_[i].chunks, std::memory_order_relaxed);
 
-  // Heads that advance together: where one head has chunks enough for all threads, one at a time keeps the memory in flight small.
+  // Heads that advance together: where one head has chunks enough for all threads, one at a time keeps the memory in
+  // flight small.
   tasks_.reserve(static_cast<size_t>(tasks));
   for (size_t begin = 0; begin < heads_.size();) {
     const size_t width = heads_[begin].chunks >= 8 * threads ? 1 : static_cast<size_t>(threads);
     const size_t end = std::min(heads_.size(), begin + width);
-    for (int32_t c = 0; c < heads_[begin].chunks; ++c) {  // the longest sequence comes first, but its keys may be the fewer
+    for (int32_t c = 0; c < heads_[begin].chunks;
+         ++c) {  // the longest sequence comes first, but its keys may be the fewer
       for (size_t h = begin; h < end; ++h) {
         if (c < heads_[h].chunks) tasks_.push_back({static_cast<int32_t>(h), c});
       }

@@ -9,14 +9,15 @@
 //     dK += dS^T Q
 //   dQ += dS K                    when the tile's turn has come (backward.cc)
 //
-// Why lanes are keys: Q and dO stream past a chunk that stays, and in this orientation each is needed in one layout alone, plain rows
-// (read by broadcast for S and dP, as the right-hand side for dK and dV), so streaming costs a copy; the layouts that need transposing
-// (K^T, V^T) are made once a chunk. Rows of a bias are contiguous along keys too. Mask bits come with a word of rows a key
-// and are transposed, 64 x 64 at a time, for PARTIAL tiles alone.
+// Why lanes are keys: Q and dO stream past a chunk that stays, and in this orientation each is needed in one layout
+// alone, plain rows (read by broadcast for S and dP, as the right-hand side for dK and dV), so streaming costs a copy;
+// the layouts that need transposing (K^T, V^T) are made once a chunk. Rows of a bias are contiguous along keys too.
+// Mask bits come with a word of rows a key and are transposed, 64 x 64 at a time, for PARTIAL tiles alone.
 //
-// A panel's P, then dS, lies in p [rows][ld_p]: read transposed by broadcast (stride 1 along keys) for dV and dK, and by rows for dQ.
-// Contractions run over rows or keys that exist, so padding is never multiplied; masked pairs inside a register tile multiply a
-// zero, which is safe unless the other factor is not finite: such tiles take `careful` products, which leave masked pairs out.
+// A panel's P, then dS, lies in p [rows][ld_p]: read transposed by broadcast (stride 1 along keys) for dV and dK, and
+// by rows for dQ. Contractions run over rows or keys that exist, so padding is never multiplied; masked pairs inside a
+// register tile multiply a zero, which is safe unless the other factor is not finite: such tiles take `careful`
+// products, which leave masked pairs out.
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -58,8 +59,8 @@ inline constexpr int kSmall = kPanel < 4 ? kPanel : 4;
 static_assert(kTileRows % kRows % kSmall == 0 && kTileRows % kSmall == 0);
 static_assert(kPanel <= backward::max_panel && 64 % kPanel == 0);
 
-// Keys of a panel are dealt to register tiles exactly, for a row too many would reach into the next panel: as many of kRows as
-// leave a multiple of kSmall (16 = 6 + 6 + 4, 32 = 12 + 12 + 4 + 4).
+// Keys of a panel are dealt to register tiles exactly, for a row too many would reach into the next panel: as many of
+// kRows as leave a multiple of kSmall (16 = 6 + 6 + 4, 32 = 12 + 12 + 4 + 4).
 constexpr int large_tiles() {
   int n = kPanel / kRows;
   while (n > 0 && (kPanel - n * kRows) % kSmall != 0) --n;
@@ -69,11 +70,14 @@ inline constexpr int64_t kLargeKeys = large_tiles() * kRows;
 
 // The register tile that begins at row r of the 64.
 HWY_INLINE int64_t TileRowsAt(int64_t r) { return r + kRows <= kTileRows ? kRows : kSmall; }
-HWY_INLINE bool Keeps(uint64_t rows, int64_t r, int64_t count) { return ((rows >> r) & ((uint64_t{1} << count) - 1)) != 0; }
+HWY_INLINE bool Keeps(uint64_t rows, int64_t r, int64_t count) {
+  return ((rows >> r) & ((uint64_t{1} << count) - 1)) != 0;
+}
 
 // X[r, panel] = A[r, 0..d) B[panel] for the register tiles that keep something. A is q or dout, B a transposed panel.
 template <int64_t kLd>
-HWY_NOINLINE void RowsTimesPanel(uint64_t any, int64_t rows, const float* a, const float* b, int64_t d, float* x, int64_t ldx) {
+HWY_NOINLINE void RowsTimesPanel(uint64_t any, int64_t rows, const float* a, const float* b, int64_t d, float* x,
+                                 int64_t ldx) {
   for (int64_t r = 0; r < rows; r += kRows) {
     if (r + kRows <= kTileRows) {
       if (Keeps(any, r, kRows)) {
@@ -88,29 +92,35 @@ HWY_NOINLINE void RowsTimesPanel(uint64_t any, int64_t rows, const float* a, con
     }
   }
 }
-HWY_INLINE void RowsTimesPanel(uint64_t any, int64_t rows, const float* a, int64_t ld, const float* b, int64_t d, float* x, int64_t ldx) {
+HWY_INLINE void RowsTimesPanel(uint64_t any, int64_t rows, const float* a, int64_t ld, const float* b, int64_t d,
+                               float* x, int64_t ldx) {
   if (ld == 80) return RowsTimesPanel<80>(any, rows, a, b, d, x, ldx);
   if (ld == 144) return RowsTimesPanel<144>(any, rows, a, b, d, x, ldx);
   return RowsTimesPanel<272>(any, rows, a, b, d, x, ldx);
 }
 
-// C[key, 0..d) += sum over rows of P[row, key] X[row, 0..d) for the panel's keys: dV and dK. p points at (first row, first key).
+// C[key, 0..d) += sum over rows of P[row, key] X[row, 0..d) for the panel's keys: dV and dK. p points at (first row,
+// first key).
 template <int NV>
-HWY_INLINE void PanelTransposedStrip(int64_t keys, int64_t depth, const float* p, const float* x, float* c, int64_t ld) {
+HWY_INLINE void PanelTransposedStrip(int64_t keys, int64_t depth, const float* p, const float* x, float* c,
+                                     int64_t ld) {
   int64_t i = 0;
-  for (; i < kLargeKeys && i < keys; i += kRows) GemmTile<kRows, NV, true>(p + i, one, p_stride, x, ld, depth, c + i * ld, ld);
+  for (; i < kLargeKeys && i < keys; i += kRows)
+    GemmTile<kRows, NV, true>(p + i, one, p_stride, x, ld, depth, c + i * ld, ld);
   for (; i < keys; i += kSmall) GemmTile<kSmall, NV, true>(p + i, one, p_stride, x, ld, depth, c + i * ld, ld);
 }
-HWY_NOINLINE void PanelTransposedTimesRows(int64_t keys, int64_t depth, const float* p, const float* x, int64_t d, float* c, int64_t ld) {
+HWY_NOINLINE void PanelTransposedTimesRows(int64_t keys, int64_t depth, const float* p, const float* x, int64_t d,
+                                           float* c, int64_t ld) {
   int64_t j = 0;
   for (; j + kLanes < d; j += kPanel) PanelTransposedStrip<2>(keys, depth, p, x + j, c + j, ld);
   if (j < d) PanelTransposedStrip<1>(keys, depth, p, x + j, c + j, ld);
 }
 
-// C[R rows, NV vectors] += dS[R, depth] K[depth]. Where the tile would write beyond the rows or columns that exist (dq is the caller's
-// memory) it goes through a small copy.
+// C[R rows, NV vectors] += dS[R, depth] K[depth]. Where the tile would write beyond the rows or columns that exist (dq
+// is the caller's memory) it goes through a small copy.
 template <int R, int NV>
-HWY_INLINE void DqTile(const float* ds, const float* k, int64_t ld, int64_t depth, int64_t rows, int64_t cols, float* dq, int64_t stride) {
+HWY_INLINE void DqTile(const float* ds, const float* k, int64_t ld, int64_t depth, int64_t rows, int64_t cols,
+                       float* dq, int64_t stride) {
   if (rows >= R && cols >= NV * kLanes) {
     GemmTile<R, NV, true>(ds, p_stride, one, k, ld, depth, dq, stride);
     return;
@@ -123,7 +133,8 @@ HWY_INLINE void DqTile(const float* ds, const float* k, int64_t ld, int64_t dept
 }
 
 // Masked pairs left out: c(key or row) += p(row, key) * x for the pairs whose bit is set.
-HWY_NOINLINE void CarefulKeys(const Tile& t, int64_t key_begin, int64_t key_end, const float* x, int64_t d, float* c, int64_t ld) {
+HWY_NOINLINE void CarefulKeys(const Tile& t, int64_t key_begin, int64_t key_end, const float* x, int64_t d, float* c,
+                              int64_t ld) {
   for (int64_t key = key_begin; key < key_end; ++key) {
     for (uint64_t left = t.bits[key]; left != 0; left &= left - 1) {
       const int64_t row = std::countr_zero(left);
@@ -171,8 +182,9 @@ HWY_NOINLINE void LoadBias(const Tile& t, int64_t row_begin, int64_t row_end, in
   }
 }
 
-// P = exp2((scale * S - lse) * log2(e)), with softcap, bias and ALiBi where kOptions; 0 where masked. The difference is taken before the
-// factor: what is left of it is small, and a rounding of lse * log2(e) would weigh as much as that of lse itself.
+// P = exp2((scale * S - lse) * log2(e)), with softcap, bias and ALiBi where kOptions; 0 where masked. The difference is
+// taken before the factor: what is left of it is small, and a rounding of lse * log2(e) would weigh as much as that of
+// lse itself.
 template <bool kMasked, bool kOptions>
 HWY_NOINLINE void Probabilities(const Tile& t, int64_t row_begin, int64_t row_end, int64_t key) {
   const DF d;
@@ -200,7 +212,8 @@ HWY_NOINLINE void Probabilities(const Tile& t, int64_t row_begin, int64_t row_en
         }
         if (t.bias.data != nullptr) s = hn::Add(s, hn::Load(d, t.addend + r * addend_stride + v * kLanes));
         if (t.alibi_slope != 0.f) {
-          const auto distance = hn::Sub(hn::Set(d, static_cast<float>(t.alibi_distance + r - key - v * kLanes)), hn::Iota(d, 0.f));
+          const auto distance =
+              hn::Sub(hn::Set(d, static_cast<float>(t.alibi_distance + r - key - v * kLanes)), hn::Iota(d, 0.f));
           s = hn::NegMulAdd(slope, hn::Abs(distance), s);
         }
         s = hn::Sub(s, lse);
@@ -267,12 +280,19 @@ HWY_INLINE void StoreBiasGradient(const Tile& t, int64_t row_begin, int64_t row_
 HWY_NOINLINE void BiasGradients(const Tile& t, int64_t row_begin, int64_t row_end, int64_t key, int64_t n) {
   const DF d;
   switch (t.dbias.kind) {
-    case BiasGradient::none: break;
+    case BiasGradient::none:
+      break;
     case BiasGradient::store:
       switch (t.dbias.dtype) {
-        case DType::bf16: StoreBiasGradient<Bf16>(t, row_begin, row_end, key, n); break;
-        case DType::f16: StoreBiasGradient<F16>(t, row_begin, row_end, key, n); break;
-        default: StoreBiasGradient<float>(t, row_begin, row_end, key, n); break;
+        case DType::bf16:
+          StoreBiasGradient<Bf16>(t, row_begin, row_end, key, n);
+          break;
+        case DType::f16:
+          StoreBiasGradient<F16>(t, row_begin, row_end, key, n);
+          break;
+        default:
+          StoreBiasGradient<float>(t, row_begin, row_end, key, n);
+          break;
       }
       break;
     case BiasGradient::add: {
@@ -286,7 +306,8 @@ HWY_NOINLINE void BiasGradients(const Tile& t, int64_t row_begin, int64_t row_en
     case BiasGradient::columns:
       for (int v = 0; v < 2; ++v) {
         auto sum = hn::Zero(d);
-        for (int64_t r = row_begin; r < row_end; ++r) sum = hn::Add(sum, hn::Load(d, t.dp + r * backward::max_panel + v * kLanes));
+        for (int64_t r = row_begin; r < row_end; ++r)
+          sum = hn::Add(sum, hn::Load(d, t.dp + r * backward::max_panel + v * kLanes));
         float* to = t.dbias.column_sums + key + v * kLanes;
         hn::Store(hn::Add(hn::Load(d, to), sum), d, to);
       }
@@ -342,9 +363,15 @@ HWY_INLINE void PanelKeys(Tile& t, int64_t n, int64_t row_begin, int64_t row_end
   if constexpr (kOptions) {
     if (t.bias.data != nullptr) {
       switch (t.bias.dtype) {
-        case DType::bf16: LoadBias<Bf16>(t, row_begin, row_end, key, keys); break;
-        case DType::f16: LoadBias<F16>(t, row_begin, row_end, key, keys); break;
-        default: LoadBias<float>(t, row_begin, row_end, key, keys); break;
+        case DType::bf16:
+          LoadBias<Bf16>(t, row_begin, row_end, key, keys);
+          break;
+        case DType::f16:
+          LoadBias<F16>(t, row_begin, row_end, key, keys);
+          break;
+        default:
+          LoadBias<float>(t, row_begin, row_end, key, keys);
+          break;
       }
     }
   }
@@ -370,8 +397,8 @@ HWY_INLINE void PanelKeys(Tile& t, int64_t n, int64_t row_begin, int64_t row_end
   }
 }
 
-// Fetches a panel's share of the rows that come next: strided rows are beyond what the hardware foresees, and waiting for them would
-// cost a tenth of the time of 64-wide heads.
+// Fetches a panel's share of the rows that come next: strided rows are beyond what the hardware foresees, and waiting
+// for them would cost a tenth of the time of 64-wide heads.
 HWY_INLINE void PrefetchRows(const void* x, int64_t stride, int64_t bytes, int64_t begin, int64_t end) {
   const char* first = static_cast<const char*>(x);
   for (int64_t r = begin; r < end; ++r) {
@@ -406,7 +433,8 @@ HWY_INLINE void TileKeysWith(Tile& t) {
 
 void TileKeys(Tile& t) {
   ReadBits(t);
-  if (t.softcap != 0.f || t.bias.data != nullptr || t.alibi_slope != 0.f || t.dbias.kind != BiasGradient::none || t.sink_weight != nullptr) {
+  if (t.softcap != 0.f || t.bias.data != nullptr || t.alibi_slope != 0.f || t.dbias.kind != BiasGradient::none ||
+      t.sink_weight != nullptr) {
     TileKeysWith<true>(t);
   } else {
     TileKeysWith<false>(t);

@@ -1,5 +1,5 @@
-// A backward call made from a named case: tensors in any layout with poison around them, run by any backend, judged against
-// the reference.
+// A backward call made from a named case: tensors in any layout with poison around them, run by any backend, judged
+// against the reference.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,8 @@
 
 namespace anymask::test {
 
-// A tensor of up to 4 dimensions inside a larger buffer. All bytes outside its elements are 0xff, which is NaN in every float type.
+// A tensor of up to 4 dimensions inside a larger buffer. All bytes outside its elements are 0xff, which is NaN in every
+// float type.
 class Buffer {
  public:
   Buffer() = default;
@@ -60,10 +61,18 @@ class Buffer {
     const auto f = static_cast<float>(x);
     uint16_t half = 0;
     switch (dtype_) {
-      case DType::f64: std::memcpy(to, &x, 8); return;
-      case DType::f32: std::memcpy(to, &f, 4); return;
-      case DType::bf16: half = f32_to_bf16(f); break;
-      default: half = f32_to_f16(f); break;
+      case DType::f64:
+        std::memcpy(to, &x, 8);
+        return;
+      case DType::f32:
+        std::memcpy(to, &f, 4);
+        return;
+      case DType::bf16:
+        half = f32_to_bf16(f);
+        break;
+      default:
+        half = f32_to_f16(f);
+        break;
     }
     std::memcpy(to, &half, 2);
   }
@@ -93,10 +102,18 @@ class Buffer {
     float f = 0;
     uint16_t half = 0;
     switch (dtype_) {
-      case DType::f64: std::memcpy(&d, from, 8); return d;
-      case DType::f32: std::memcpy(&f, from, 4); return static_cast<double>(f);
-      case DType::bf16: std::memcpy(&half, from, 2); return static_cast<double>(bf16_to_f32(half));
-      default: std::memcpy(&half, from, 2); return static_cast<double>(f16_to_f32(half));
+      case DType::f64:
+        std::memcpy(&d, from, 8);
+        return d;
+      case DType::f32:
+        std::memcpy(&f, from, 4);
+        return static_cast<double>(f);
+      case DType::bf16:
+        std::memcpy(&half, from, 2);
+        return static_cast<double>(bf16_to_f32(half));
+      default:
+        std::memcpy(&half, from, 2);
+        return static_cast<double>(f16_to_f32(half));
     }
   }
 
@@ -173,8 +190,11 @@ class Call {
       p.dlse = row_stat(dlse_);
     }
     if (!c.bias.empty()) {
-      bias_shape_ = {c.bias[0] == 'b' ? sequences : 1, c.bias[1] == 'h' ? c.h_q : c.bias[1] == 'g' ? c.h_kv : 1, c.bias[2] == 'q' ? p.max_s_q : 1,
-                     p.max_s_kv};
+      bias_shape_ = {c.bias[0] == 'b' ? sequences : 1,
+                     c.bias[1] == 'h'   ? c.h_q
+                     : c.bias[1] == 'g' ? c.h_kv
+                                        : 1,
+                     c.bias[2] == 'q' ? p.max_s_q : 1, p.max_s_kv};
       bias_ = bias_buffer(options.bias_fp32 ? DType::f32 : options.dtype);
       bias_.fill(rng, 1);
       for (int64_t i = 0; i < bias_.size(); i += 11) bias_.set(i, -std::numeric_limits<double>::infinity());
@@ -203,7 +223,8 @@ class Call {
       const std::vector<int32_t> ints(array.values.begin(), array.values.end());
       const std::vector<uint8_t> bytes(array.values.begin(), array.values.end());
       view.dtype = array.boolean ? DType::boolean : DType::i32;
-      view.data = array.boolean ? const_cast<void*>(static_cast<const void*>(bytes.data())) : const_cast<void*>(static_cast<const void*>(ints.data()));
+      view.data = array.boolean ? const_cast<void*>(static_cast<const void*>(bytes.data()))
+                                : const_cast<void*>(static_cast<const void*>(ints.data()));
       arrays_.push_back(Array::own(view, array.name));
     }
     mask = Mask::parse(c.mask, arrays_);
@@ -252,17 +273,22 @@ class Call {
   // [b, s, h, d] by token or by head, where rows stand 8 elements apart.
   Buffer laid_out(DType dtype, int64_t s, int64_t h, int64_t d) const {
     if (options_.layout == Layout::head_major_padded && !problem.packed) {
-      return Buffer(dtype, {c_.b, s, h, d}, {std::max<int64_t>(s, 1) * h * (d + 8), d + 8, std::max<int64_t>(s, 1) * (d + 8), 1});
+      return Buffer(dtype, {c_.b, s, h, d},
+                    {std::max<int64_t>(s, 1) * h * (d + 8), d + 8, std::max<int64_t>(s, 1) * (d + 8), 1});
     }
-    if (options_.layout == Layout::head_major_padded) return Buffer(dtype, {c_.b, s, h, d}, {0, h * (d + 8) + 8, d + 8, 1});
+    if (options_.layout == Layout::head_major_padded)
+      return Buffer(dtype, {c_.b, s, h, d}, {0, h * (d + 8) + 8, d + 8, 1});
     return Buffer(dtype, {c_.b, s, h, d}, {s * h * d, h * d, d, 1});
   }
   Buffer input(int64_t s, int64_t h, int64_t d, bool expanded) const {
-    if (expanded) return Buffer(options_.dtype, {c_.b, s, h, d}, {0, d, 0, 1});  // one head for all heads and batch entries
+    if (expanded)
+      return Buffer(options_.dtype, {c_.b, s, h, d}, {0, d, 0, 1});  // one head for all heads and batch entries
     return laid_out(options_.dtype, s, h, d);
   }
   Buffer output(DType dtype, int64_t s, int64_t h, int64_t d) const { return laid_out(dtype, s, h, d); }
-  static Tensor4 tensor(Buffer& buffer) { return {buffer.data(), buffer.dtype(), buffer.stride(0), buffer.stride(1), buffer.stride(2), true}; }
+  static Tensor4 tensor(Buffer& buffer) {
+    return {buffer.data(), buffer.dtype(), buffer.stride(0), buffer.stride(1), buffer.stride(2), true};
+  }
   RowStat row_stat(Buffer& buffer) const {
     return {buffer.data(), DType::f32, problem.packed ? 0 : buffer.stride(0), buffer.stride(1), buffer.stride(2), true};
   }
@@ -307,8 +333,8 @@ inline double largest_difference(const std::vector<double>& x, const std::vector
   }
   return max;
 }
-// The constant beside twice the naive error: a few last bits of the largest element, and what is left of terms of size ten that
-// cancel (a row of one key has gradients of exactly zero).
+// The constant beside twice the naive error: a few last bits of the largest element, and what is left of terms of size
+// ten that cancel (a row of one key has gradients of exactly zero).
 inline double constant(DType dtype, double largest) {
   const double unit = std::ldexp(1.0, dtype == DType::bf16 ? -8 : dtype == DType::f16 ? -11 : -24);
   return 4 * unit * largest + 1e-5;

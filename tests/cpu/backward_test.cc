@@ -1,11 +1,11 @@
-// The CPU backward against the reference: every option, type, layout and vector target; poison; and the same bits whatever the number of
-// threads, the repetition, the spelling of the mask.
+// The CPU backward against the reference: every option, type, layout and vector target; poison; and the same bits
+// whatever the number of threads, the repetition, the spelling of the mask.
 #include "cpu/backward.h"
 
 #include <gtest/gtest.h>
 
-#include "cpu/backward_case.h"
 #include "core/error.h"
+#include "cpu/backward_case.h"
 #include "cpu/targets.h"
 #include "mask/registry.h"
 #include "plan/tile_source.h"
@@ -33,15 +33,18 @@ void expect_right(Call& call, const CallOptions& options, int threads = 2) {
   auto exact_all = exact.all(), naive_all = naive.all(), got_all = got.all();
   for (size_t i = 0; i < exact_all.size(); ++i) {
     const std::vector<double> truth = exact_all[i].second->values();
-    const double bound = 2 * largest_difference(naive_all[i].second->values(), truth) + constant(options.dtype, largest(truth));
+    const double bound =
+        2 * largest_difference(naive_all[i].second->values(), truth) + constant(options.dtype, largest(truth));
     const double error = largest_difference(got_all[i].second->values(), truth);
-    EXPECT_TRUE(error <= bound) << got_all[i].first << ": error " << error << ", bound " << bound << ", largest " << largest(truth);
+    EXPECT_TRUE(error <= bound) << got_all[i].first << ": error " << error << ", bound " << bound << ", largest "
+                                << largest(truth);
     EXPECT_TRUE(got_all[i].second->surroundings_untouched()) << got_all[i].first << ": written outside its elements";
   }
 }
 
 void expect_right(const AttentionCase& c, const CallOptions& options, int threads = 2) {
-  SCOPED_TRACE(cat(c.name, ": ", c.mask, ", ", name_of(options.dtype), ", layout ", static_cast<int>(options.layout), ", seed ", options.seed));
+  SCOPED_TRACE(cat(c.name, ": ", c.mask, ", ", name_of(options.dtype), ", layout ", static_cast<int>(options.layout),
+                   ", seed ", options.seed));
   Call call(c, options);
   call.forward();
   expect_right(call, options, threads);
@@ -50,7 +53,8 @@ void expect_right(const AttentionCase& c, const CallOptions& options, int thread
 void expect_same_bits(Gradients& a, Gradients& b) {
   auto a_all = a.all(), b_all = b.all();
   ASSERT_EQ(a_all.size(), b_all.size());
-  for (size_t i = 0; i < a_all.size(); ++i) EXPECT_TRUE(a_all[i].second->bytes() == b_all[i].second->bytes()) << a_all[i].first << " differs";
+  for (size_t i = 0; i < a_all.size(); ++i)
+    EXPECT_TRUE(a_all[i].second->bytes() == b_all[i].second->bytes()) << a_all[i].first << " differs";
 }
 
 // Forces each usable target in turn, and the best again at the end.
@@ -76,7 +80,9 @@ TEST(Backward, NamedCasesInEveryTypeAndLayout) {
     for (const Layout layout : {Layout::token_major, Layout::head_major_padded, Layout::expanded}) {
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
         ++seed;
-        expect_right(c, {.dtype = dtype, .layout = layout, .bias_fp32 = seed % 2 == 0, .dbias_fp32 = seed % 3 == 0, .seed = seed});
+        expect_right(
+            c,
+            {.dtype = dtype, .layout = layout, .bias_fp32 = seed % 2 == 0, .dbias_fp32 = seed % 3 == 0, .seed = seed});
       }
     }
   }
@@ -85,7 +91,8 @@ TEST(Backward, NamedCasesInEveryTypeAndLayout) {
 TEST(Backward, EveryHeadDimensionOnEveryTarget) {
   on_every_target([] {
     for (int64_t d = 8; d <= 256; d += 8) {
-      const AttentionCase c{.name = cat("d", d), .mask = "causal", .s_q = 71, .s_kv = 75, .h_q = 1, .h_kv = 1, .d_qk = d, .d_v = 264 - d};
+      const AttentionCase c{
+          .name = cat("d", d), .mask = "causal", .s_q = 71, .s_kv = 75, .h_q = 1, .h_kv = 1, .d_qk = d, .d_v = 264 - d};
       expect_right(c, {.seed = static_cast<uint64_t>(d)});
     }
   });
@@ -98,16 +105,36 @@ TEST(Backward, EveryPatternOfBias) {
       for (const char q : {'q', '1'}) {
         for (const DType dtype : {DType::f32, DType::bf16}) {
           for (const bool dbias_fp32 : {true, false}) {
-            AttentionCase c{.name = "bias", .mask = "causal", .b = 3, .s_q = 70, .s_kv = 300, .h_q = 4, .h_kv = 2, .d_qk = 16, .d_v = 24};
+            AttentionCase c{.name = "bias",
+                            .mask = "causal",
+                            .b = 3,
+                            .s_q = 70,
+                            .s_kv = 300,
+                            .h_q = 4,
+                            .h_kv = 2,
+                            .d_qk = 16,
+                            .d_v = 24};
             c.bias = std::string{b, h, q};
             c.name += "-" + c.bias;
             ++seed;
             c.softcap = seed % 2 == 0 ? 4 : 0;
-            expect_right(c, {.dtype = dtype, .layout = seed % 3 == 0 ? Layout::head_major_padded : Layout::token_major, .bias_fp32 = dbias_fp32,
-                             .dbias_fp32 = dbias_fp32, .seed = seed}, 3);
+            expect_right(c,
+                         {.dtype = dtype,
+                          .layout = seed % 3 == 0 ? Layout::head_major_padded : Layout::token_major,
+                          .bias_fp32 = dbias_fp32,
+                          .dbias_fp32 = dbias_fp32,
+                          .seed = seed},
+                         3);
           }
         }
-        AttentionCase packed{.name = "packed-bias", .mask = "causal", .s_q = 150, .s_kv = 150, .h_q = 4, .h_kv = 2, .d_qk = 16, .d_v = 16};
+        AttentionCase packed{.name = "packed-bias",
+                             .mask = "causal",
+                             .s_q = 150,
+                             .s_kv = 150,
+                             .h_q = 4,
+                             .h_kv = 2,
+                             .d_qk = 16,
+                             .d_v = 16};
         packed.bias = std::string{b, h, q};
         packed.cu_seqlens_q = {0, 1, 1, 70, 150};
         expect_right(packed, {.seed = ++seed}, 3);
@@ -119,10 +146,12 @@ TEST(Backward, EveryPatternOfBias) {
 // Several chunks of keys, everything on at once.
 TEST(Backward, ManyChunksEveryOption) {
   uint64_t seed = 200;
-  for (const char* mask : {"full", "causal", "window(90, 40) | keys(0, 3)", "causal & documents([0, 100, 101, 350, 700])", "stride(3) | window(5, 5)",
-                           "per_head([causal, ~causal, chunked(100), window(20, 20)])"}) {
+  for (const char* mask :
+       {"full", "causal", "window(90, 40) | keys(0, 3)", "causal & documents([0, 100, 101, 350, 700])",
+        "stride(3) | window(5, 5)", "per_head([causal, ~causal, chunked(100), window(20, 20)])"}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      AttentionCase c{.name = "many-chunks", .mask = mask, .s_q = 330, .s_kv = 700, .h_q = 4, .h_kv = 2, .d_qk = 40, .d_v = 48};
+      AttentionCase c{
+          .name = "many-chunks", .mask = mask, .s_q = 330, .s_kv = 700, .h_q = 4, .h_kv = 2, .d_qk = 40, .d_v = 48};
       c.bias = "1hq";
       c.softcap = 6;
       c.alibi = c.sinks = c.dlse = true;
@@ -135,8 +164,15 @@ TEST(Backward, RandomMasks) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 rng(seed);
     const auto pick = [&](std::initializer_list<int64_t> of) { return of.begin()[rng() % of.size()]; };
-    AttentionCase c{.name = "random", .mask = "full", .b = pick({1, 2}), .s_q = pick({1, 50, 64, 130, 200}), .s_kv = pick({1, 60, 64, 129, 310}),
-                    .h_q = 2, .h_kv = pick({1, 2}), .d_qk = pick({8, 32, 72}), .d_v = pick({8, 32, 72})};
+    AttentionCase c{.name = "random",
+                    .mask = "full",
+                    .b = pick({1, 2}),
+                    .s_q = pick({1, 50, 64, 130, 200}),
+                    .s_kv = pick({1, 60, 64, 129, 310}),
+                    .h_q = 2,
+                    .h_kv = pick({1, 2}),
+                    .d_qk = pick({8, 32, 72}),
+                    .d_v = pick({8, 32, 72})};
     c.dlse = rng() % 2 == 0;
     c.sinks = rng() % 3 == 0;
     const CallOptions options{.dtype = rng() % 2 == 0 ? DType::f32 : DType::bf16, .seed = seed};
@@ -152,7 +188,15 @@ TEST(Backward, SameBitsForAnyNumberOfThreads) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const char* bias : {"", "1gq", "11q", "111", "b1q"}) {
       for (const char* mask : {"full", "causal", "window(50, 10) | keys(0, 2)", "~causal"}) {
-        AttentionCase c{.name = "threads", .mask = mask, .b = 2, .s_q = 400, .s_kv = 520, .h_q = 4, .h_kv = 2, .d_qk = 32, .d_v = 32};
+        AttentionCase c{.name = "threads",
+                        .mask = mask,
+                        .b = 2,
+                        .s_q = 400,
+                        .s_kv = 520,
+                        .h_q = 4,
+                        .h_kv = 2,
+                        .d_qk = 32,
+                        .d_v = 32};
         c.bias = bias;
         c.sinks = true;
         SCOPED_TRACE(cat(mask, ", bias ", bias, ", ", name_of(dtype)));
@@ -194,18 +238,28 @@ TEST(Backward, SameBitsForTheSameMask) {
     end.values.push_back(p + 1);
     for (int64_t kv = 0; kv < s_kv; ++kv) kept.values.push_back(kv <= p && kv >= p - 99);
   }
-  AttentionCase c{.name = "spelling", .mask = "causal & window(99, 0)", .s_q = s_q, .s_kv = s_kv, .h_q = 2, .h_kv = 1, .d_qk = 24, .d_v = 24};
+  AttentionCase c{.name = "spelling",
+                  .mask = "causal & window(99, 0)",
+                  .s_q = s_q,
+                  .s_kv = s_kv,
+                  .h_q = 2,
+                  .h_kv = 1,
+                  .d_qk = 24,
+                  .d_v = 24};
   c.arrays = {kept, begin, end};
   Call band(c, {});
   band.forward();
-  EXPECT_FALSE(TileSource::make(band.mask, band.problem.sequences, 2, 1, backward_plan_request(band.problem)).planned());
+  EXPECT_FALSE(
+      TileSource::make(band.mask, band.problem.sequences, 2, 1, backward_plan_request(band.problem)).planned());
   Gradients first = band.backward(run_cpu(2));
-  for (const char* spelling : {"dense(@kept)", "row_intervals(@begin, @end)", "~(~causal | ~window(99, 0)) & (dense(@kept) | none)"}) {
+  for (const char* spelling :
+       {"dense(@kept)", "row_intervals(@begin, @end)", "~(~causal | ~window(99, 0)) & (dense(@kept) | none)"}) {
     SCOPED_TRACE(spelling);
     c.mask = spelling;
     Call planned(c, {});
     planned.forward();
-    EXPECT_TRUE(TileSource::make(planned.mask, planned.problem.sequences, 2, 1, backward_plan_request(planned.problem)).planned());
+    EXPECT_TRUE(TileSource::make(planned.mask, planned.problem.sequences, 2, 1, backward_plan_request(planned.problem))
+                    .planned());
     Gradients second = planned.backward(run_cpu(2));
     expect_same_bits(first, second);
   }
@@ -217,7 +271,8 @@ void poison_tokens(Buffer& buffer, int64_t tokens, int64_t width, const std::fun
   }
 }
 
-// NaN and infinity in keys and rows that no pair keeps: the results are those of the clean inputs, and their own gradients are zero.
+// NaN and infinity in keys and rows that no pair keeps: the results are those of the clean inputs, and their own
+// gradients are zero.
 TEST(Backward, MaskedEntriesDoNotLeak) {
   struct Drop {
     const char* mask;
@@ -233,7 +288,8 @@ TEST(Backward, MaskedEntriesDoNotLeak) {
   for (const Drop& drop : drops) {
     for (const bool sinks : {false, true}) {
       SCOPED_TRACE(cat(drop.mask, sinks ? ", sinks" : ""));
-      AttentionCase c{.name = "poison", .mask = drop.mask, .s_q = s, .s_kv = s, .h_q = 2, .h_kv = 1, .d_qk = 40, .d_v = 32};
+      AttentionCase c{
+          .name = "poison", .mask = drop.mask, .s_q = s, .s_kv = s, .h_q = 2, .h_kv = 1, .d_qk = 40, .d_v = 32};
       c.sinks = sinks;
       c.bias = "1hq";
       const CallOptions options;
@@ -250,7 +306,8 @@ TEST(Backward, MaskedEntriesDoNotLeak) {
       auto truth_all = truth.all(), got_all = got.all();
       for (size_t i = 0; i < truth_all.size(); ++i) {
         const std::vector<double> expected = truth_all[i].second->values();
-        EXPECT_TRUE(largest_difference(got_all[i].second->values(), expected) <= 1e-4 * (1 + largest(expected))) << got_all[i].first;
+        EXPECT_TRUE(largest_difference(got_all[i].second->values(), expected) <= 1e-4 * (1 + largest(expected)))
+            << got_all[i].first;
       }
     }
   }
@@ -258,7 +315,8 @@ TEST(Backward, MaskedEntriesDoNotLeak) {
 
 // A key that holds NaN spoils the rows that keep it, not the others that share a register tile with them.
 TEST(Backward, NanSpoilsOnlyWhatKeepsIt) {
-  AttentionCase c{.name = "nan-key", .mask = "~keys(33, 34) | positions(20, 21)", .s_q = 90, .s_kv = 90, .d_qk = 16, .d_v = 16};
+  AttentionCase c{
+      .name = "nan-key", .mask = "~keys(33, 34) | positions(20, 21)", .s_q = 90, .s_kv = 90, .d_qk = 16, .d_v = 16};
   Call call(c, {});
   call.k().set(33 * 16, std::nan(""));
   call.v().set(33 * 16, std::nan(""));
@@ -273,7 +331,8 @@ TEST(Backward, BiasOfMinusInfinityGivesNothing) {
   AttentionCase c{.name = "bias", .mask = "full", .s_q = 70, .s_kv = 70, .d_qk = 16, .d_v = 16};
   c.bias = "11q";
   Call call(c, {});
-  for (int64_t j = 0; j < 70; ++j) call.bias_values().set(7 * 70 + j, -std::numeric_limits<double>::infinity());  // row 7 keeps nothing
+  for (int64_t j = 0; j < 70; ++j)
+    call.bias_values().set(7 * 70 + j, -std::numeric_limits<double>::infinity());  // row 7 keeps nothing
   call.forward();
   expect_right(call, {});
   Gradients got = call.backward(run_cpu(1));
@@ -281,9 +340,11 @@ TEST(Backward, BiasOfMinusInfinityGivesNothing) {
 }
 
 TEST(Backward, FactsNameTheTile) {
-  Call call({.name = "facts", .mask = "causal", .s_q = 4096, .s_kv = 4096, .h_q = 4, .h_kv = 4, .d_qk = 8, .d_v = 8}, {});
-  const std::vector<Fact> facts = backward_facts(call.problem);
-  EXPECT_TRUE(std::any_of(facts.begin(), facts.end(), [](const Fact& fact) { return fact.name == "tile" && fact.value == "256 keys x 64 rows"; }));
+  Call call({.name = "facts", .mask = "causal", .s_q = 4096, .s_kv = 4096, .h_q = 4, .h_kv = 4, .d_qk = 8, .d_v = 8},
+            {});
+  const std::vector<Fact> facts = backward_facts(call.problem, call.mask);
+  EXPECT_TRUE(std::any_of(facts.begin(), facts.end(),
+                          [](const Fact& fact) { return fact.name == "tile" && fact.value == "256 keys x 64 rows"; }));
   EXPECT_EQ(backward_plan_request(call.problem).tile_m, 256);
 }
 
