@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+CHECK_FAILED = 1  # exit status of `anymask run --check`
 REPEAT = 3  # timed calls after a warm-up; the median counts
 
 
 class Anymask:
-    """Wraps the binary; a call that fails ends the demo with the command's own message."""
+    """Wraps the binary; a call it refuses ends the demo with the command's own message."""
 
     def __init__(self, binary: Path) -> None:
         if not binary.is_file():
@@ -22,7 +24,10 @@ class Anymask:
         self._binary = binary
 
     def run(self, tensors: Path, mask: str, results: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """`anymask run`, checked against the reference and timed without the mask too: its report, its outputs."""
+        """`anymask run`, checked against the reference and timed without the mask too: its report, its outputs.
+
+        A check that fails is in the report, and on standard error.
+        """
         text = self._call("run", "--input", tensors, "--mask", mask, "--out", results, "--check", "--compare-dense",
                           "--repeat", REPEAT, "--json")
         report: dict[str, Any] = json.loads(text)
@@ -41,7 +46,9 @@ class Anymask:
     def _call(self, *arguments: object) -> str:
         command = [str(self._binary), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
+        if done.returncode == CHECK_FAILED:
+            print(f"\n{done.stderr}", file=sys.stderr)
+        elif done.returncode != 0:
             said = done.stderr + done.stdout
             raise SystemExit(f"\ndemo: `{' '.join(command)}` ended with status {done.returncode}:\n{said}")
         return done.stdout
