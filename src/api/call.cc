@@ -219,6 +219,8 @@ class Checker {
       const TensorView cu_kv =
           options_.cu_seqlens_kv == nullptr ? TensorView{} : view_of(op_, "cu_seqlens_kv", *options_.cu_seqlens_kv);
       problem().sequences = packed_sequences(op_, cu_q, cu_kv, total_q_, total_kv_);
+      input("cu_seqlens_q", cu_q);
+      if (cu_kv.defined()) input("cu_seqlens_kv", cu_kv);
       batch_ = static_cast<int64_t>(problem().sequences.size());
       for (const Sequence& s : problem().sequences) {
         problem().max_s_q = std::max(problem().max_s_q, s.s_q);
@@ -425,9 +427,18 @@ class Checker {
     }
   }
 
-  // Outputs are written while inputs are still read, in an order of the backend's choosing.
+  // Outputs are written while inputs are still read, in an order of the backend's choosing. Arrays that the mask only
+  // borrows are inputs too.
   void check_aliasing() const {
     if (a_.shapes_only) return;
+    for (const Array& array : call_.mask->program().arrays) {
+      if (array.owned()) continue;
+      for (size_t i = 0; i < num_outputs_; ++i)
+        if (overlap(outputs_[i].view, array.view))
+          fail_invalid(op_, ": ", outputs_[i].name, " shares memory with an array of the mask, ",
+                       array.name.empty() ? "which has no name" : "@" + array.name,
+                       "; outputs are written while inputs are read: give ", outputs_[i].name, " memory of its own");
+    }
     for (size_t i = 0; i < num_outputs_; ++i) {
       for (size_t j = 0; j < num_inputs_; ++j)
         if (overlap(outputs_[i].view, inputs_[j].view))

@@ -130,6 +130,73 @@ TEST(Attention, InterleavedInputsAndOutputs) {
     }
 }
 
+// Moves a buffer into memory whose axes lie in another order (`order[0]` outermost), with gaps of NaN between elements
+// and rows, and the axis `reversed`, if any, running backward.
+void rearrange(Buffer& x, const std::vector<size_t>& order, int64_t gap, int reversed = -1) {
+  const std::vector<double> old = x.memory;
+  const auto* from = reinterpret_cast<const float*>(old.data());
+  const size_t rank = x.shape.size();
+  x.strides.assign(rank, 0);
+  int64_t stride = gap;
+  for (size_t i = rank; i-- > 0;) {
+    x.strides[order[i]] = stride;
+    stride = stride * x.shape[order[i]] + 3;
+  }
+  x.memory.assign(static_cast<size_t>(stride), std::nan(""));
+  for (int64_t i = 0; i < 2 * stride; ++i) x.f32()[i] = NAN;
+  x.dl.data = x.memory.data();
+  if (reversed >= 0) {
+    const auto axis = static_cast<size_t>(reversed);
+    x.dl.byte_offset = static_cast<uint64_t>((x.shape[axis] - 1) * x.strides[axis]) * sizeof(float);
+    x.strides[axis] = -x.strides[axis];
+  }
+  auto* base = reinterpret_cast<float*>(static_cast<char*>(x.dl.data) + x.dl.byte_offset);
+  for (int64_t n = 0; n < x.numel(); ++n) {
+    int64_t at = 0, rest = n;
+    for (size_t i = rank; i-- > 0; rest /= x.shape[i]) at += rest % x.shape[i] * x.strides[i];
+    base[at] = from[n];
+  }
+}
+
+std::vector<float> values(const Buffer& x) {
+  const auto* base = reinterpret_cast<const float*>(static_cast<const char*>(x.dl.data) + x.dl.byte_offset);
+  std::vector<float> all;
+  for (int64_t n = 0; n < x.numel(); ++n) {
+    int64_t at = x.strides.empty() ? n : 0, rest = n;
+    for (size_t i = x.strides.size(); i-- > 0; rest /= x.shape[i]) at += rest % x.shape[i] * x.strides[i];
+    all.push_back(base[at]);
+  }
+  return all;
+}
+
+TEST(Attention, EveryTensorMayBeStrided) {
+  for (const char* backend : {"cpu", "naive", "reference"}) {
+    for (const bool packed : {false, true}) {
+      World plain(packed), strided(packed);
+      for (Buffer* x : {&strided.q, &strided.v, &strided.out, &strided.dout, &strided.dq, &strided.dk, &strided.dv})
+        rearrange(*x, packed ? std::vector<size_t>{1, 0, 2} : std::vector<size_t>{2, 0, 1, 3}, 1);
+      rearrange(strided.k, packed ? std::vector<size_t>{0, 1, 2} : std::vector<size_t>{1, 2, 0, 3}, 1, packed ? 0 : 1);
+      for (Buffer* x : {&strided.lse, &strided.dlse})
+        rearrange(*x, packed ? std::vector<size_t>{1, 0} : std::vector<size_t>{2, 0, 1}, 2);
+      for (Buffer* x : {&strided.bias, &strided.dbias}) rearrange(*x, {3, 1, 0, 2}, 2);
+      rearrange(strided.alibi, {1, 0}, 1);
+      for (Buffer* x : {&strided.sinks, &strided.dsinks}) rearrange(*x, {0}, 3);
+      for (World* w : {&plain, &strided}) {
+        w->options.backend = backend;
+        ASSERT_EQ(w->forward(), ANYMASK_OK) << backend << ": " << anymask_last_error();
+        ASSERT_EQ(w->backward(), ANYMASK_OK) << backend << ": " << anymask_last_error();
+      }
+      EXPECT_EQ(values(plain.out), values(strided.out)) << backend;
+      EXPECT_EQ(values(plain.lse), values(strided.lse)) << backend;
+      EXPECT_EQ(values(plain.dq), values(strided.dq)) << backend;
+      EXPECT_EQ(values(plain.dk), values(strided.dk)) << backend;
+      EXPECT_EQ(values(plain.dv), values(strided.dv)) << backend;
+      EXPECT_EQ(values(plain.dbias), values(strided.dbias)) << backend;
+      EXPECT_EQ(values(plain.dsinks), values(strided.dsinks)) << backend;
+    }
+  }
+}
+
 TEST(Attention, BiasOfRankTwoSpreadsOverBatchAndHeads) {
   World two, four;
   const auto bias = random_floats(World::s_q * World::s_kv, 9);

@@ -164,6 +164,21 @@ const std::vector<BadCase>& cases() {
       {"alias_dbias_bias", B, Batch, [](World& w) { w.dbias.dl.data = w.bias.memory.data(); }, {"dbias shares memory with bias"}},
       {"alias_dsinks_lse", B, Batch, [](World& w) { w.dsinks.dl.data = w.lse.memory.data(); }, {"dsinks shares memory with lse"}},
 
+      {"alias_out_mask",
+       F,
+       Batch,
+       [](World& w) {
+         static anymask_mask_t m = nullptr;
+         static Buffer mask_array;
+         mask_array.make({World::s_q, World::s_kv}, kU8);
+         mask_array.dl.data = w.out.f32() + 3;
+         const anymask_named_array array = {"m", mask_array.get(), 0};
+         anymask_mask_free(m);
+         anymask_mask_parse("dense(@m)", &array, 1, &m);
+         w.options.mask = m;
+       },
+       {"out shares memory with an array of the mask, @m"}},
+
       // ---- scalars
       {"scale_nan", F, Batch, [](World& w) { w.scale = nan; }, {"softmax_scale is nan", "finite"}},
       {"scale_inf", F, Batch, [](World& w) { w.scale = inf; }, {"softmax_scale is inf", "finite"}},
