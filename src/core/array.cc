@@ -11,12 +11,13 @@ namespace {
 
 void check_rank(const TensorView& source, const std::string& name) {
   if (source.rank < 1 || source.rank > max_rank) {
-    fail_invalid("mask: array ", name.empty() ? "(unnamed)" : "@" + name, " has rank ", source.rank, "; expected 1 to ", max_rank,
-                 ": reshape it");
+    fail_invalid("mask: array ", name.empty() ? "(unnamed)" : "@" + name, " has rank ", source.rank, "; expected 1 to ",
+                 max_rank, ": reshape it");
   }
   int64_t bytes = size_of(source.dtype);
   for (int i = 0; i < source.rank; ++i) {
-    if (source.shape[i] < 0) fail_invalid("mask: array @", name, " has shape ", source, "; expected no negative extents: check the view");
+    if (source.shape[i] < 0)
+      fail_invalid("mask: array @", name, " has shape ", source, "; expected no negative extents: check the view");
     if (source.shape[i] != 0 && bytes > std::numeric_limits<int64_t>::max() / source.shape[i]) {
       fail_invalid("mask: array @", name, " has shape ", source, ", more bytes than 64 bits count: check the view");
     }
@@ -70,9 +71,11 @@ Array Array::own(const TensorView& source, std::string name) {
     fail_invalid("mask: array @", name, " is on a CUDA device; a copy needs host memory: copy it to the CPU first");
   }
   const int64_t numel = source.numel();
-  if (numel > 0 && source.data == nullptr) fail_invalid("mask: array @", name, " has shape ", source, " but no data: pass its memory");
+  if (numel > 0 && source.data == nullptr)
+    fail_invalid("mask: array @", name, " has shape ", source, " but no data: pass its memory");
   // 8-byte units: aligned for every element type.
-  const auto owner = std::make_shared<std::vector<uint64_t>>(static_cast<size_t>((numel * size_of(source.dtype) + 7) / 8));
+  const auto owner =
+      std::make_shared<std::vector<uint64_t>>(static_cast<size_t>((numel * size_of(source.dtype) + 7) / 8));
   if (numel > 0) copy_contiguous(source, reinterpret_cast<std::byte*>(owner->data()));
   Array result;
   result.view = source;

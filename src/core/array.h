@@ -11,9 +11,10 @@
 namespace anymask {
 
 struct Array {
-  TensorView view;                    // rank 1-4, any strides
-  std::shared_ptr<const void> owner;  // keeps owned memory alive; null when borrowed: the caller keeps it alive and unchanged
-  std::string name;                   // "cu" for @cu; empty for inline lists
+  TensorView view;  // rank 1-4, any strides
+  std::shared_ptr<const void>
+      owner;         // keeps owned memory alive; null when borrowed: the caller keeps it alive and unchanged
+  std::string name;  // "cu" for @cu; empty for inline lists
 
   static Array own(std::vector<int64_t> values, std::string name = "");  // rank 1, int64
   static Array own(const TensorView& source, std::string name = "");     // copies, contiguous

@@ -1,9 +1,9 @@
-// Binding: every leaf checked and bound for the batch entries and heads that tell its planes apart, then the expression of each
-// plane simplified, ordered and laid out flat. Equal planes are found by digest.
+// Binding: every leaf checked and bound for the batch entries and heads that tell its planes apart, then the expression
+// of each plane simplified, ordered and laid out flat. Equal planes are found by digest.
 //
-// Simplification happens here, on bound leaves, after every argument was checked, so it can drop neither checks nor meaning:
-// leaves that keep all or nothing of their plane become constants; constants, double complements, repeated operands and an operand
-// beside its complement fold away; nested conjunctions (disjunctions) become one.
+// Simplification happens here, on bound leaves, after every argument was checked, so it can drop neither checks nor
+// meaning: leaves that keep all or nothing of their plane become constants; constants, double complements, repeated
+// operands and an operand beside its complement fold away; nested conjunctions (disjunctions) become one.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -33,7 +33,7 @@ struct Node {
 
 class PlaneBuilder {
  public:
-  PlaneBuilder(int64_t s_q, int64_t s_kv) : s_q_(s_q), s_kv_(s_kv) {}
+  explicit PlaneBuilder(int64_t s_kv) : s_kv_(s_kv) {}
 
   uint32_t constant(bool full) {
     Node node;
@@ -74,7 +74,8 @@ class PlaneBuilder {
   }
 
   uint32_t join(Step op, std::span<const uint32_t> given) {
-    const Step neutral = op == Step::op_and ? Step::full : Step::empty, absorbing = op == Step::op_and ? Step::empty : Step::full;
+    const Step neutral = op == Step::op_and ? Step::full : Step::empty,
+               absorbing = op == Step::op_and ? Step::empty : Step::full;
     std::vector<uint32_t> operands;
     for (const uint32_t at : given) {
       const Node& operand = nodes_[at];
@@ -89,10 +90,12 @@ class PlaneBuilder {
     if (operands.empty()) return constant(neutral == Step::full);
     const auto by_digest = [this](uint32_t a, uint32_t b) { return nodes_[a].digest < nodes_[b].digest; };
     std::sort(operands.begin(), operands.end(), by_digest);
-    operands.erase(std::unique(operands.begin(), operands.end(), [this](uint32_t a, uint32_t b) { return nodes_[a].digest == nodes_[b].digest; }),
+    operands.erase(std::unique(operands.begin(), operands.end(),
+                               [this](uint32_t a, uint32_t b) { return nodes_[a].digest == nodes_[b].digest; }),
                    operands.end());
     for (const uint32_t at : operands) {
-      if (nodes_[at].step == Step::op_not && std::binary_search(operands.begin(), operands.end(), nodes_[at].operands[0], by_digest)) {
+      if (nodes_[at].step == Step::op_not &&
+          std::binary_search(operands.begin(), operands.end(), nodes_[at].operands[0], by_digest)) {
         return constant(absorbing == Step::full);
       }
     }
@@ -125,8 +128,10 @@ class PlaneBuilder {
     return add(std::move(node));
   }
 
-  // Lays the expression out as postfix steps, with a stack of its own: expressions may be nested thousands of levels deep.
-  void lay_out(uint32_t root, std::vector<PlaneStep>& steps, std::vector<std::shared_ptr<const BoundLeaf>>& leaves) const {
+  // Lays the expression out as postfix steps, with a stack of its own: expressions may be nested thousands of levels
+  // deep.
+  void lay_out(uint32_t root, std::vector<PlaneStep>& steps,
+               std::vector<std::shared_ptr<const BoundLeaf>>& leaves) const {
     struct Frame {
       uint32_t node;
       size_t next = 0;
@@ -153,7 +158,8 @@ class PlaneBuilder {
         frames.push_back({node.operands[next], 0, {}});
         continue;
       }
-      if (!joins) steps.push_back({node.step, node.step == Step::op_not && begins_at_zero(nodes_[node.operands[0]]), 0});
+      if (!joins)
+        steps.push_back({node.step, node.step == Step::op_not && begins_at_zero(nodes_[node.operands[0]]), 0});
       for (const size_t skip : frames.back().skips) steps[skip].at = static_cast<uint32_t>(steps.size());
       frames.pop_back();
     }
@@ -173,13 +179,14 @@ class PlaneBuilder {
     return hasher.finish();
   }
   static uint32_t cost(const Node& node) {
-    return node.step == Step::leaf ? static_cast<uint32_t>(node.leaf->leaf->args.op) : 100 + static_cast<uint32_t>(node.operands.size());
+    return node.step == Step::leaf ? static_cast<uint32_t>(node.leaf->leaf->args.op)
+                                   : 100 + static_cast<uint32_t>(node.operands.size());
   }
   // Of every row, by monotony: begins never fall, so the last says it; ends never fall, so the first does.
   static bool begins_at_zero(const Node& node) { return node.band && node.last.begin == 0; }
   bool ends_at_end(const Node& node) const { return node.band && node.first.end == s_kv_; }
 
-  int64_t s_q_, s_kv_;
+  int64_t s_kv_;
   std::vector<Node> nodes_;
 };
 
@@ -196,18 +203,24 @@ class BoundMaskBuilder {
     BoundMask bound;
     bound.heads = head_classes_ == 1 ? 1 : h_q_;
     bound.plane_of.reserve(sequences_.size() * static_cast<size_t>(bound.heads));
-    std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, int32_t> known;  // lengths, batch entry, head: what a plane can depend on
+    std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, int32_t>
+        known;  // lengths, batch entry, head: what a plane can depend on
     std::map<Digest, int32_t> by_digest;
     for (size_t b = 0; b < sequences_.size(); ++b) {
       const Sequence& sequence = sequences_[b];
       for (int64_t head = 0; head < bound.heads; ++head) {
         const auto batch = static_cast<int64_t>(b);
         const int64_t head_class = head_classes_ == h_q_ ? head : head / (h_q_ / head_classes_);
-        const auto [found, inserted] =
-            known.try_emplace({sequence.s_q, sequence.s_kv, by_batch_ ? batch : 0, bound.heads == 1 ? 0 : head_class}, 0);
+        const auto [found, inserted] = known.try_emplace(
+            {sequence.s_q, sequence.s_kv, by_batch_ ? batch : 0, bound.heads == 1 ? 0 : head_class}, 0);
         if (inserted) {
-          PlaneMask plane = build_plane({.s_q = sequence.s_q, .s_kv = sequence.s_kv, .batch = batch,
-                                         .num_sequences = static_cast<int64_t>(sequences_.size()), .head = head, .h_q = h_q_, .h_kv = h_kv_});
+          PlaneMask plane = build_plane({.s_q = sequence.s_q,
+                                         .s_kv = sequence.s_kv,
+                                         .batch = batch,
+                                         .num_sequences = static_cast<int64_t>(sequences_.size()),
+                                         .head = head,
+                                         .h_q = h_q_,
+                                         .h_kv = h_kv_});
           const auto [same, is_new] = by_digest.try_emplace(plane.digest(), static_cast<int32_t>(bound.planes.size()));
           if (is_new) bound.planes.push_back(std::move(plane));
           found->second = same->second;
@@ -221,22 +234,26 @@ class BoundMaskBuilder {
  private:
   void check_shapes() const {
     if (h_q_ < 1 || h_kv_ < 1 || h_q_ % h_kv_ != 0) {
-      fail_invalid("mask: bound to h_q = ", h_q_, " and h_kv = ", h_kv_, " heads; h_kv must divide h_q: pass the heads of q and of k");
+      fail_invalid("mask: bound to h_q = ", h_q_, " and h_kv = ", h_kv_,
+                   " heads; h_kv must divide h_q: pass the heads of q and of k");
     }
     for (const Sequence& sequence : sequences_) {
       for (const int64_t length : {sequence.s_q, sequence.s_kv}) {
         if (length < 0 || length > max_length) {
-          fail_invalid("mask: bound to a sequence of ", sequence.s_q, " rows and ", sequence.s_kv, " keys; expected 0 to 2^48: check the lengths");
+          fail_invalid("mask: bound to a sequence of ", sequence.s_q, " rows and ", sequence.s_kv,
+                       " keys; expected 0 to 2^48: check the lengths");
         }
       }
     }
     for (const Instruction& instruction : program_.code) {
       if (instruction.op == Op::per_batch && instruction.arity != sequences_.size()) {
-        fail_invalid("per_batch: got ", instruction.arity, " masks; expected ", sequences_.size(), ", one for each batch entry or packed sequence: ",
-                     "give as many");
+        fail_invalid("per_batch: got ", instruction.arity, " masks; expected ", sequences_.size(),
+                     ", one for each batch entry or packed sequence: ", "give as many");
       }
-      if (instruction.op == Op::per_head && instruction.arity != 1 && instruction.arity != h_kv_ && instruction.arity != h_q_) {
-        fail_invalid("per_head: got ", instruction.arity, " masks; expected 1, h_kv = ", h_kv_, " or h_q = ", h_q_, ": give one for each head");
+      if (instruction.op == Op::per_head && instruction.arity != 1 && instruction.arity != h_kv_ &&
+          instruction.arity != h_q_) {
+        fail_invalid("per_head: got ", instruction.arity, " masks; expected 1, h_kv = ", h_kv_, " or h_q = ", h_q_,
+                     ": give one for each head");
       }
     }
   }
@@ -255,8 +272,13 @@ class BoundMaskBuilder {
       if (instruction.op == Op::per_head) heads(instruction.arity);
       if (is_operator(instruction.op)) continue;
       const LeafArguments arguments = arguments_of(instruction);
-      check_extents(arguments, {.s_q = 0, .s_kv = 0, .batch = 0, .num_sequences = static_cast<int64_t>(sequences_.size()), .head = 0,
-                                .h_q = h_q_, .h_kv = h_kv_});
+      check_extents(arguments, {.s_q = 0,
+                                .s_kv = 0,
+                                .batch = 0,
+                                .num_sequences = static_cast<int64_t>(sequences_.size()),
+                                .head = 0,
+                                .h_q = h_q_,
+                                .h_kv = h_kv_});
       extents_[i] = extents_of(arguments);
       by_batch_ |= extents_[i].batch > 1;
       heads(extents_[i].heads);
@@ -266,7 +288,8 @@ class BoundMaskBuilder {
   // Leaves that differ in nothing are bound once.
   const BoundOperand& bind_leaf(size_t i, const PlaneContext& plane) {
     const Instruction& instruction = program_.code[i];
-    const std::tuple key{i, plane.s_q, plane.s_kv, extents_[i].batch > 1 ? plane.batch : 0, head_index(extents_[i].heads, plane)};
+    const std::tuple key{i, plane.s_q, plane.s_kv, extents_[i].batch > 1 ? plane.batch : 0,
+                         head_index(extents_[i].heads, plane)};
     const auto [found, inserted] = leaves_.try_emplace(key);
     if (!inserted) return found->second;
     const LeafArguments arguments = arguments_of(instruction);
@@ -305,9 +328,14 @@ class BoundMaskBuilder {
       used[i] = true;
       const auto operands = tree_.operands(i);
       switch (program_.code[i].op) {
-        case Op::per_batch: open.push_back(operands[static_cast<size_t>(plane.batch)]); break;
-        case Op::per_head: open.push_back(operands[static_cast<size_t>(head_index(program_.code[i].arity, plane))]); break;
-        default: open.insert(open.end(), operands.begin(), operands.end());
+        case Op::per_batch:
+          open.push_back(operands[static_cast<size_t>(plane.batch)]);
+          break;
+        case Op::per_head:
+          open.push_back(operands[static_cast<size_t>(head_index(program_.code[i].arity, plane))]);
+          break;
+        default:
+          open.insert(open.end(), operands.begin(), operands.end());
       }
     }
     return used;
@@ -323,23 +351,29 @@ class BoundMaskBuilder {
   }
 
   PlaneMask build_checked(const PlaneContext& plane) {
-    PlaneBuilder builder(plane.s_q, plane.s_kv);
+    PlaneBuilder builder(plane.s_kv);
     const std::vector<bool> used = used_by(plane);
     std::vector<uint32_t> values;
     for (size_t i = 0; i < program_.code.size(); ++i) {
       if (!used[i]) continue;
       const Instruction& instruction = program_.code[i];
       switch (instruction.op) {
-        case Op::per_batch: case Op::per_head: break;  // its one operand is its value
-        case Op::op_not: values.back() = builder.complement(values.back()); break;
-        case Op::op_and: case Op::op_or: {
+        case Op::per_batch:
+        case Op::per_head:
+          break;  // its one operand is its value
+        case Op::op_not:
+          values.back() = builder.complement(values.back());
+          break;
+        case Op::op_and:
+        case Op::op_or: {
           const std::span operands = std::span(values).last(instruction.arity);
           const uint32_t value = builder.join(instruction.op == Op::op_and ? Step::op_and : Step::op_or, operands);
           values.resize(values.size() - instruction.arity);
           values.push_back(value);
           break;
         }
-        default: values.push_back(builder.leaf(bind_leaf(i, plane)));
+        default:
+          values.push_back(builder.leaf(bind_leaf(i, plane)));
       }
     }
     uint32_t root = values.back();
@@ -350,7 +384,8 @@ class BoundMaskBuilder {
     builder.lay_out(root, code->steps, code->leaves);
     code->stack = node.stack;
     code->band = node.band;
-    if (code->stack > max_stack) throw Error(Status::internal, "mask: evaluation needs more stack than 2^63 leaves could");
+    if (code->stack > max_stack)
+      throw Error(Status::internal, "mask: evaluation needs more stack than 2^63 leaves could");
     Hasher hasher;
     hasher.add(node.digest);
     hasher.add(static_cast<uint64_t>(plane.s_q));

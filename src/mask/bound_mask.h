@@ -1,4 +1,5 @@
-// A mask bound to lengths: one PlaneMask for each *distinct* plane. Arguments are checked here, since lengths are known.
+// A mask bound to lengths: one PlaneMask for each *distinct* plane. Arguments are checked here, since lengths are
+// known.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@
 namespace anymask {
 
 // One plane: rows [0, s_q) x keys [0, s_kv). Evaluation is pure and thread-safe.
+// Integers of a mask's arrays were checked and copied; bits, booleans and biases are read where they lie: the mask
+// keeps owned arrays alive, and a borrowed one must outlive the plane, unchanged.
 class PlaneMask {
  public:
   int64_t s_q = 0, s_kv = 0;
@@ -22,17 +25,17 @@ class PlaneMask {
   bool keep(int64_t q, int64_t kv) const;
   // Bit i = keep(q, kv_begin + i); keys at and beyond s_kv give 0. kv_begin is a multiple of 64.
   uint64_t word(int64_t q, int64_t kv_begin) const;
-  // Words for rows [q_begin, q_begin + rows) x keys [kv_begin, kv_begin + 64 * words), row-major: bits[row * words + w].
-  // Rows at and beyond s_q give 0. The fast way to many words: a leaf may share work between rows.
+  // Words for rows [q_begin, q_begin + rows) x keys [kv_begin, kv_begin + 64 * words), row-major: bits[row * words +
+  // w]. Rows at and beyond s_q give 0. The fast way to many words: a leaf may share work between rows.
   void words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) const;
 
-  // True when every row keeps one interval whose ends never move backward as q grows; then interval(q) gives it, in O(log) or better.
-  // Recognised forms: full, none, causal, window, keys, positions, prefix, documents, chunked, and their intersections; unions and
-  // complements that provably are one interval, because their operands begin at key 0 in every row, or end at s_kv in every row
-  // (causal | prefix(n), ~causal).
-  // Always 0 <= begin <= end <= s_kv. A row that keeps nothing has begin == end, at a place that keeps both ends monotone: so the
-  // keys of rows [q0, q1) lie in [interval(q0).begin, interval(q1 - 1).end), and all of these rows keep
-  // [interval(q1 - 1).begin, interval(q0).end) where that is not empty.
+  // True when every row keeps one interval whose ends never move backward as q grows; then interval(q) gives it, in
+  // O(log) or better. Recognised forms: full, none, causal, window, keys, positions, prefix, documents, chunked, and
+  // their intersections; unions and complements that provably are one interval, because their operands begin at key 0
+  // in every row, or end at s_kv in every row (causal | prefix(n), ~causal). Always 0 <= begin <= end <= s_kv. A row
+  // that keeps nothing has begin == end, at a place that keeps both ends monotone: so the keys of rows [q0, q1) lie in
+  // [interval(q0).begin, interval(q1 - 1).end), and all of these rows keep [interval(q1 - 1).begin, interval(q0).end)
+  // where that is not empty.
   bool is_band() const;
   Interval interval(int64_t q) const;
   // Those of rows [q_begin, q_begin + rows), all inside the plane: the fast way to many.

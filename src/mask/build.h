@@ -11,10 +11,11 @@
 
 namespace anymask {
 
-// Limits of what is taken from outside, so that no input exhausts the machine. Both refused by an error that names them.
-inline constexpr uint32_t max_depth = 10'000;           // levels of operators, brackets
-inline constexpr size_t max_text = 1'000'000;           // characters
-inline constexpr int64_t max_inline_elements = 16;      // longer lists print as @name
+// Limits of what is taken from outside, so that no input exhausts the machine. Both refused by an error that names
+// them.
+inline constexpr uint32_t max_depth = 10'000;       // levels of operators, brackets
+inline constexpr size_t max_text = 1'000'000;       // characters
+inline constexpr int64_t max_inline_elements = 16;  // longer lists print as @name
 
 bool is_operator(Op op);
 
@@ -22,7 +23,7 @@ bool is_operator(Op op);
 struct ProgramTree {
   std::vector<uint32_t> child_begin;  // [code + 1]: operands of i are children[child_begin[i] .. child_begin[i + 1])
   std::vector<uint32_t> children;
-  uint32_t depth = 0;                 // levels: 1 for a leaf
+  uint32_t depth = 0;  // levels: 1 for a leaf
   std::span<const uint32_t> operands(size_t i) const {
     return {children.data() + child_begin[i], children.data() + child_begin[i + 1]};
   }

@@ -2,12 +2,12 @@
 //
 //   "AMSK"  u32 version
 //   u64 instructions, then for each: u16 op, u32 arity
-//   u64 ints, then i64 each             the leaves' ints in the order of the code; how many a leaf takes is its kind's to know
-//   u64 arrays, then for each: u16 length and bytes of the name, u8 type, u8 rank, i64 extents, elements row-major
-//   u64 references, then u32 each       which array each array argument is, in the order of the code
+//   u64 ints, then i64 each             the leaves' ints in the order of the code; how many a leaf takes is its kind's
+//   to know u64 arrays, then for each: u16 length and bytes of the name, u8 type, u8 rank, i64 extents, elements
+//   row-major u64 references, then u32 each       which array each array argument is, in the order of the code
 //
-// Arrays that are one and the same in memory are stored once. Reading trusts nothing: sizes are held against the bytes that are
-// left before anything is allocated, and every rule of a well-formed program is checked.
+// Arrays that are one and the same in memory are stored once. Reading trusts nothing: sizes are held against the bytes
+// that are left before anything is allocated, and every rule of a well-formed program is checked.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -52,7 +52,8 @@ class Reader {
   size_t left() const { return bytes_.size() - at_; }
 
   [[noreturn]] void corrupt(const std::string& what) const {
-    fail_invalid("mask bytes: ", what, " (before byte ", at_, "); expected what to_bytes wrote: the data is corrupt or incomplete");
+    fail_invalid("mask bytes: ", what, " (before byte ", at_,
+                 "); expected what to_bytes wrote: the data is corrupt or incomplete");
   }
 
  private:
@@ -92,11 +93,13 @@ Array take_array(Reader& in) {
     if (view.shape[i] < 0) in.corrupt("give an array a negative extent");
     no_elements |= view.shape[i] == 0;
   }
-  // Held against the rest of the bytes extent by extent, so that no product overflows; an array without elements has no bytes.
+  // Held against the rest of the bytes extent by extent, so that no product overflows; an array without elements has no
+  // bytes.
   uint64_t bytes = static_cast<uint64_t>(size_of(view.dtype));
   for (int i = 0; i < view.rank; ++i) {
     const auto extent = static_cast<uint64_t>(view.shape[i]);
-    if (extent > (no_elements ? static_cast<uint64_t>(max_length) : in.left() / bytes)) in.corrupt("give an array more elements than there are bytes");
+    if (extent > (no_elements ? static_cast<uint64_t>(max_length) : in.left() / bytes))
+      in.corrupt("give an array more elements than there are bytes");
     if (!no_elements) bytes *= extent;
   }
   if (no_elements) bytes = 0;
@@ -126,11 +129,15 @@ std::vector<uint8_t> Mask::to_bytes() const {
 
   std::vector<size_t> stored;
   std::vector<uint32_t> references;
-  std::map<std::tuple<const void*, std::string, DType, int, std::array<int64_t, max_rank>, std::array<int64_t, max_rank>>, uint32_t> known;
+  std::map<
+      std::tuple<const void*, std::string, DType, int, std::array<int64_t, max_rank>, std::array<int64_t, max_rank>>,
+      uint32_t>
+      known;
   for (size_t i = 0; i < program.arrays.size(); ++i) {
     const TensorView& view = program.arrays[i].view;
-    const auto [found, inserted] = known.try_emplace({view.data, program.arrays[i].name, view.dtype, view.rank, view.shape, view.stride},
-                                                     static_cast<uint32_t>(stored.size()));
+    const auto [found, inserted] =
+        known.try_emplace({view.data, program.arrays[i].name, view.dtype, view.rank, view.shape, view.stride},
+                          static_cast<uint32_t>(stored.size()));
     if (inserted) stored.push_back(i);
     references.push_back(found->second);
   }
@@ -147,7 +154,8 @@ Mask Mask::from_bytes(std::span<const uint8_t> bytes) {
     fail_invalid("mask bytes: do not begin with AMSK; expected what to_bytes wrote: pass a serialised mask");
   }
   if (const auto found = in.take<uint32_t>("the version"); found != version) {
-    fail_invalid("mask bytes: have version ", found, "; expected ", version, ": write them with the version that reads them");
+    fail_invalid("mask bytes: have version ", found, "; expected ", version,
+                 ": write them with the version that reads them");
   }
 
   MaskProgram program;
@@ -167,7 +175,8 @@ Mask Mask::from_bytes(std::span<const uint8_t> bytes) {
     if (is_operator(op)) {
       const bool joins = op == Op::op_and || op == Op::op_or, lists = op == Op::per_batch || op == Op::per_head;
       if (!joins && !lists && op != Op::op_not) in.corrupt(cat("hold the unknown operator ", static_cast<int>(op)));
-      if (op == Op::op_not ? instruction.arity != 1 : instruction.arity < (joins ? 2u : 1u)) in.corrupt("give an operator a wrong number of operands");
+      if (op == Op::op_not ? instruction.arity != 1 : instruction.arity < (joins ? 2u : 1u))
+        in.corrupt("give an operator a wrong number of operands");
       if (instruction.arity > stack.size()) in.corrupt("lack operands");
       for (size_t k = stack.size() - instruction.arity; k < stack.size(); ++k) {
         if (joins && stack[k].op == op) in.corrupt("nest an operator in itself");
@@ -223,7 +232,8 @@ Mask Mask::from_bytes(std::span<const uint8_t> bytes) {
   if (in.left() != 0) in.corrupt(cat("have ", in.left(), " bytes behind the end"));
   for (const Instruction& instruction : program.code) {
     if (is_operator(instruction.op)) continue;
-    check_leaf(LeafArguments(*find_row(instruction.op), program.ints.data() + instruction.int_begin, program.arrays.data() + instruction.array_begin));
+    check_leaf(LeafArguments(*find_row(instruction.op), program.ints.data() + instruction.int_begin,
+                             program.arrays.data() + instruction.array_begin));
   }
   return Mask(std::move(program));
 }

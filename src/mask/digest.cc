@@ -21,7 +21,8 @@ uint64_t avalanche(uint64_t x) {
 
 }  // namespace
 
-// The old state enters twice, once outside the product: an operand that happens to be 0 loses nothing of what came before.
+// The old state enters twice, once outside the product: an operand that happens to be 0 loses nothing of what came
+// before.
 void Hasher::step(uint64_t a, uint64_t b) {
   const uint64_t first = fold(low_ ^ a, b ^ 0xe7037ed1a0b428db), second = fold(high_ ^ b, a ^ 0x8ebc6af09c88c6e3);
   low_ = std::rotl(low_, 29) + first;
@@ -74,7 +75,8 @@ Digest array_digest(const Array& array) {
       values.resize(static_cast<size_t>(cols));
       for (int64_t c = 0; c < cols; ++c) {
         const int64_t at = c * view.stride[last];
-        values[c] = view.dtype == DType::i32 ? reinterpret_cast<const int32_t*>(row)[at] : reinterpret_cast<const int64_t*>(row)[at];
+        values[c] = view.dtype == DType::i32 ? reinterpret_cast<const int32_t*>(row)[at]
+                                             : reinterpret_cast<const int64_t*>(row)[at];
       }
       hasher.add_bytes(values.data(), cols * 8);
     } else {

@@ -1,4 +1,5 @@
-// A 128-bit digest of data, for plan caches and for finding equal planes. Well mixed, not cryptographic: 16 bytes a step, two products.
+// A 128-bit digest of data, for plan caches and for finding equal planes. Well mixed, not cryptographic: 16 bytes a
+// step, two products.
 #pragma once
 
 #include <cstddef>

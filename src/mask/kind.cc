@@ -1,4 +1,5 @@
-// Arguments of leaves: how a program holds them, what can be said of them without lengths, and their arrays seen from one plane.
+// Arguments of leaves: how a program holds them, what can be said of them without lengths, and their arrays seen from
+// one plane.
 #include "mask/kind.h"
 
 #include <bit>
@@ -18,9 +19,13 @@ double LeafArguments::real(size_t argument) const { return std::bit_cast<double>
 
 bool LeafArguments::given(size_t argument) const {
   switch (row_.kind.arguments[argument].type) {
-    case ArgumentType::integer: return integer(argument) != not_given;
-    case ArgumentType::integers: case ArgumentType::array: return integer(argument) != 0;
-    default: return true;
+    case ArgumentType::integer:
+      return integer(argument) != not_given;
+    case ArgumentType::integers:
+    case ArgumentType::array:
+      return integer(argument) != 0;
+    default:
+      return true;
   }
 }
 
@@ -65,7 +70,9 @@ bool well_formed(const KindRow& row, std::span<const int64_t> ints, size_t& arra
       case ArgumentType::integer:
         if (value == not_given && spec.required) return false;
         break;
-      case ArgumentType::real: case ArgumentType::masks: break;
+      case ArgumentType::real:
+      case ArgumentType::masks:
+        break;
       case ArgumentType::align:
         if (value != 0 && value != 1) return false;
         break;
@@ -91,7 +98,8 @@ void check_leaf(const LeafArguments& arguments) {
       fail_invalid(where(arguments, i), " has rank ", array->view.rank, "; expected 1 to 4: reshape it");
     }
     if (specs[i].type == ArgumentType::integers && !is_integer(array->view.dtype)) {
-      fail_invalid(where(arguments, i), " has type ", name_of(array->view.dtype), "; expected int32 or int64: convert it");
+      fail_invalid(where(arguments, i), " has type ", name_of(array->view.dtype),
+                   "; expected int32 or int64: convert it");
     }
   }
   if (arguments.row().check != nullptr) arguments.row().check(arguments);
@@ -104,8 +112,8 @@ Extents extents_of(const LeafArguments& arguments) {
     const Array* array = arguments.array(i);
     if (array == nullptr) continue;
     const TensorView& view = array->view;
-    const bool batched = (axes == ArrayAxes::entries && view.rank == 1) || (axes == ArrayAxes::rows && view.rank == 2) ||
-                         (axes == ArrayAxes::planes && view.rank == 4);
+    const bool batched = (axes == ArrayAxes::entries && view.rank == 1) ||
+                         (axes == ArrayAxes::rows && view.rank == 2) || (axes == ArrayAxes::planes && view.rank == 4);
     if (batched && view.shape[0] != 1) extents.batch = view.shape[0];
     if (axes == ArrayAxes::planes && view.rank == 4 && view.shape[1] != 1) extents.heads = view.shape[1];
   }
@@ -119,18 +127,23 @@ void check_extents(const LeafArguments& arguments, const PlaneContext& plane) {
     if (array == nullptr) continue;
     const TensorView& view = array->view;
     if (view.device.kind != DeviceKind::cpu) {
-      fail_invalid(where(arguments, i), " is on CUDA device ", view.device.index, "; binding a mask on the host reads it: copy it to the CPU");
+      fail_invalid(where(arguments, i), " is on CUDA device ", view.device.index,
+                   "; binding a mask on the host reads it: copy it to the CPU");
     }
-    if (view.numel() > 0 && view.data == nullptr) fail_invalid(where(arguments, i), " has shape ", view, " but no data: pass its memory");
-    const bool batched = (axes == ArrayAxes::entries && view.rank == 1) || (axes == ArrayAxes::rows && view.rank == 2) ||
-                         (axes == ArrayAxes::planes && view.rank == 4);
+    if (view.numel() > 0 && view.data == nullptr)
+      fail_invalid(where(arguments, i), " has shape ", view, " but no data: pass its memory");
+    const bool batched = (axes == ArrayAxes::entries && view.rank == 1) ||
+                         (axes == ArrayAxes::rows && view.rank == 2) || (axes == ArrayAxes::planes && view.rank == 4);
     if (batched && view.shape[0] != 1 && view.shape[0] != plane.num_sequences) {
       fail_invalid(where(arguments, i), " has shape ", view, "; its first axis counts batch entries: expected ",
-                   plane.num_sequences == 1 ? cat("1") : cat("1 or ", plane.num_sequences), ": give one row for each sequence, or one for all");
+                   plane.num_sequences == 1 ? cat("1") : cat("1 or ", plane.num_sequences),
+                   ": give one row for each sequence, or one for all");
     }
-    if (axes == ArrayAxes::planes && view.rank == 4 && view.shape[1] != 1 && view.shape[1] != plane.h_kv && view.shape[1] != plane.h_q) {
-      fail_invalid(where(arguments, i), " has shape ", view, "; its second axis counts heads: expected 1, h_kv = ", plane.h_kv,
-                   " or h_q = ", plane.h_q, ": use one of them");
+    if (axes == ArrayAxes::planes && view.rank == 4 && view.shape[1] != 1 && view.shape[1] != plane.h_kv &&
+        view.shape[1] != plane.h_q) {
+      fail_invalid(where(arguments, i), " has shape ", view,
+                   "; its second axis counts heads: expected 1, h_kv = ", plane.h_kv, " or h_q = ", plane.h_q,
+                   ": use one of them");
     }
   }
 }
@@ -163,9 +176,12 @@ TensorView plane_view(const LeafArguments& arguments, size_t argument, const Pla
 
 int64_t load_integer(const TensorView& view, int64_t offset) {
   switch (view.dtype) {
-    case DType::i32: return view.as<const int32_t>()[offset];
-    case DType::i64: return view.as<const int64_t>()[offset];
-    default: return view.as<const uint8_t>()[offset];
+    case DType::i32:
+      return view.as<const int32_t>()[offset];
+    case DType::i64:
+      return view.as<const int64_t>()[offset];
+    default:
+      return view.as<const uint8_t>()[offset];
   }
 }
 
@@ -178,10 +194,12 @@ std::vector<int64_t> load_integers(const TensorView& rank1) {
 std::string where(const LeafArguments& arguments, size_t argument) {
   const Array* array = arguments.array(argument);
   const MaskKind& kind = arguments.row().kind;
-  return cat(kind.name, ": ", kind.arguments[argument].name, array && !array->name.empty() ? " (@" + array->name + ")" : "");
+  return cat(kind.name, ": ", kind.arguments[argument].name,
+             array && !array->name.empty() ? " (@" + array->name + ")" : "");
 }
 
-void require_rank(const LeafArguments& arguments, size_t argument, std::initializer_list<int> ranks, const char* shapes) {
+void require_rank(const LeafArguments& arguments, size_t argument, std::initializer_list<int> ranks,
+                  const char* shapes) {
   const Array* array = arguments.array(argument);
   if (array == nullptr) return;
   for (const int rank : ranks) {
@@ -192,17 +210,19 @@ void require_rank(const LeafArguments& arguments, size_t argument, std::initiali
 
 void require_positive(const LeafArguments& arguments, size_t argument) {
   if (arguments.integer(argument) < 1) {
-    fail_invalid(where(arguments, argument), " is ", arguments.integer(argument), "; expected a positive number: use 1 or more");
+    fail_invalid(where(arguments, argument), " is ", arguments.integer(argument),
+                 "; expected a positive number: use 1 or more");
   }
 }
 
-TensorView require_plane(const LeafArguments& arguments, size_t argument, const PlaneContext& plane, int64_t rows, int64_t cols,
-                         const char* expected) {
+TensorView require_plane(const LeafArguments& arguments, size_t argument, const PlaneContext& plane, int64_t rows,
+                         int64_t cols, const char* expected) {
   TensorView view = plane_view(arguments, argument, plane);
   if (view.rank != 2 || (view.shape[0] != rows && view.shape[0] != 1) || view.shape[1] != cols) {
-    fail_invalid(where(arguments, argument), " has shape ", arguments.array(argument)->view, "; expected ", expected, " = [", rows,
-                 rows == 1 ? "" : " or 1", ", ", cols, "], or 4-d with [b or 1, heads or 1] before it (s_q = ", plane.s_q,
-                 ", s_kv = ", plane.s_kv, "): make it fit");
+    fail_invalid(where(arguments, argument), " has shape ", arguments.array(argument)->view, "; expected ", expected,
+                 " = [", rows, rows == 1 ? "" : " or 1", ", ", cols,
+                 "], or 4-d with [b or 1, heads or 1] before it (s_q = ", plane.s_q, ", s_kv = ", plane.s_kv,
+                 "): make it fit");
   }
   if (view.shape[0] == 1) view.stride[0] = 0;
   return view;
@@ -210,9 +230,12 @@ TensorView require_plane(const LeafArguments& arguments, size_t argument, const 
 
 void require_offsets(const LeafArguments& arguments, size_t argument, const std::vector<int64_t>& offsets, int64_t last,
                      const char* last_name) {
-  if (offsets.empty()) fail_invalid(where(arguments, argument), " is empty; expected offsets from 0 to ", last_name, ": give at least [0]");
+  if (offsets.empty())
+    fail_invalid(where(arguments, argument), " is empty; expected offsets from 0 to ", last_name,
+                 ": give at least [0]");
   if (offsets.front() != 0) {
-    fail_invalid(where(arguments, argument), " starts at ", offsets.front(), "; expected 0: offsets count from the first token");
+    fail_invalid(where(arguments, argument), " starts at ", offsets.front(),
+                 "; expected 0: offsets count from the first token");
   }
   for (size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] < offsets[i - 1]) {

@@ -1,11 +1,13 @@
 // The host's side of a mask kind: what its .cc file gives beside the device-clean struct of its header.
 //
-// Adding a kind: an Op (program.h), kinds/<name>.h with the struct, kinds/<name>.cc with a function <name>_kind() that fills in a
-// KindRow, and one line in kinds/list.h. Grammar, listing, serialisation, random masks and tests follow from the row.
+// Adding a kind: an Op (program.h), kinds/<name>.h with the struct, kinds/<name>.cc with a function <name>_kind() that
+// fills in a KindRow, and one line in kinds/list.h. Grammar, listing, serialisation, random masks and tests follow from
+// the row.
 //
-// In a program the arguments of a leaf lie in the order of its specification: an integer, a real (the bits of its double) and an
-// align (0 bottom-right, 1 top-left) take one int; an array takes one (1 given, 0 not) and, if given, the next array; `integers`
-// take two: a form (0 not given, 1 an array, 2 a number) and the number. An integer that was not given is `not_given`.
+// In a program the arguments of a leaf lie in the order of its specification: an integer, a real (the bits of its
+// double) and an align (0 bottom-right, 1 top-left) take one int; an array takes one (1 given, 0 not) and, if given,
+// the next array; `integers` take two: a form (0 not given, 1 an array, 2 a number) and the number. An integer that was
+// not given is `not_given`.
 #pragma once
 
 #include <limits>
@@ -21,23 +23,25 @@
 namespace anymask {
 
 inline constexpr int64_t not_given = std::numeric_limits<int64_t>::min();
-inline constexpr int64_t max_length = int64_t{1} << 48;  // of a sequence, in rows or keys: sums and products by 2^14 fit 64 bits
+inline constexpr int64_t max_length = int64_t{1}
+                                      << 48;  // of a sequence, in rows or keys: sums and products by 2^14 fit 64 bits
 
 struct KindRow;
 
 // The arguments of one leaf of a program, by their place in the specification.
 class LeafArguments {
  public:
-  LeafArguments(const KindRow& row, const int64_t* ints, const Array* arrays) : row_(row), ints_(ints), arrays_(arrays) {}
+  LeafArguments(const KindRow& row, const int64_t* ints, const Array* arrays)
+      : row_(row), ints_(ints), arrays_(arrays) {}
 
   const KindRow& row() const { return row_; }
   int64_t integer(size_t argument) const { return ints_[slot(argument)]; }
   double real(size_t argument) const;
   bool top_left(size_t argument) const { return ints_[slot(argument)] == 1; }
   bool given(size_t argument) const;
-  bool is_number(size_t argument) const;            // of `integers`: given as one number,
+  bool is_number(size_t argument) const;                                       // of `integers`: given as one number,
   int64_t number(size_t argument) const { return ints_[slot(argument) + 1]; }  // which is this
-  const Array* array(size_t argument) const;        // null: not given, or given as a number
+  const Array* array(size_t argument) const;                                   // null: not given, or given as a number
 
   size_t slot(size_t argument) const;
   size_t array_index(size_t argument) const;
@@ -60,8 +64,9 @@ struct LeafOps {
   Kept (*classify)(const LeafArgs&, const Rect&) = nullptr;
   bool (*keep)(const LeafArgs&, int64_t q, int64_t kv) = nullptr;
   // Rows inside the plane; keys at and beyond s_kv give any bits.
-  void (*words)(const LeafArgs&, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) = nullptr;
-  Interval (*interval)(const LeafArgs&, int64_t q) = nullptr;  // band kinds alone
+  void (*words)(const LeafArgs&, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words,
+                uint64_t* bits) = nullptr;
+  Interval (*interval)(const LeafArgs&, int64_t q) = nullptr;                                  // band kinds alone
   void (*intervals)(const LeafArgs&, int64_t q_begin, int64_t rows, Interval* out) = nullptr;  // the same, of rows
 };
 
@@ -129,11 +134,12 @@ std::vector<int64_t> load_integers(const TensorView& rank1);
 // "documents: cu"
 std::string where(const LeafArguments& arguments, size_t argument);
 // Checks of arguments, with the error that names the way out.
-void require_rank(const LeafArguments& arguments, size_t argument, std::initializer_list<int> ranks, const char* shapes);
+void require_rank(const LeafArguments& arguments, size_t argument, std::initializer_list<int> ranks,
+                  const char* shapes);
 void require_positive(const LeafArguments& arguments, size_t argument);
 // A [rows or 1, cols] view of a planes-kind array, checked against the lengths it must have.
-TensorView require_plane(const LeafArguments& arguments, size_t argument, const PlaneContext& plane, int64_t rows, int64_t cols,
-                         const char* expected);
+TensorView require_plane(const LeafArguments& arguments, size_t argument, const PlaneContext& plane, int64_t rows,
+                         int64_t cols, const char* expected);
 // Offsets that start at 0 (or `first`), never decrease and end at `last`.
 void require_offsets(const LeafArguments& arguments, size_t argument, const std::vector<int64_t>& offsets, int64_t last,
                      const char* last_name);
@@ -169,7 +175,8 @@ constexpr LeafOps leaf_ops() {
 // Words of a kind that gives less than words: a row of them, an interval, one word, in this order.
 template <class Kind>
 void words_of(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) {
-  if constexpr (!requires { &Kind::row_words; } && requires { &Kind::interval; }) {
+  if constexpr (
+      !requires { &Kind::row_words; } && requires { &Kind::interval; }) {
     constexpr int64_t at_once = 64;
     Interval kept[at_once];
     for (int64_t row = 0; row < rows; row += at_once) {
@@ -185,7 +192,8 @@ void words_of(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin
       if constexpr (requires { &Kind::row_words; }) {
         Kind::row_words(a, q, kv_begin, words, bits);
       } else {
-        for (int64_t w = 0; w < words; ++w) bits[w] = kv_begin + 64 * w < a.s_kv ? Kind::word(a, q, kv_begin + 64 * w) : 0;
+        for (int64_t w = 0; w < words; ++w)
+          bits[w] = kv_begin + 64 * w < a.s_kv ? Kind::word(a, q, kv_begin + 64 * w) : 0;
       }
     }
   }

@@ -30,12 +30,12 @@ struct Interval {
 struct LeafArgs {
   Op op = Op::full;
   int64_t s_q = 0, s_kv = 0;
-  int64_t shift = 0;       // position of row q: p = q + shift (s_kv - s_q, or 0 when aligned top-left)
-  int64_t ints[16] = {};   // meaning: the kind's own file
+  int64_t shift = 0;      // position of row q: p = q + shift (s_kv - s_q, or 0 when aligned top-left)
+  int64_t ints[16] = {};  // meaning: the kind's own file
   const void* data[4] = {};
-  int64_t size[4] = {};    // meaning: the kind's own file
+  int64_t size[4] = {};  // meaning: the kind's own file
   int64_t stride[4][2] = {};
-  uint8_t type[4] = {};    // DType of data[i]
+  uint8_t type[4] = {};  // DType of data[i]
 };
 
 // The algebra of three values.
@@ -47,6 +47,8 @@ ANYMASK_HOST_DEVICE Kept kept_or(Kept a, Kept b) {
   if (a == Kept::full || b == Kept::full) return Kept::full;
   return a == Kept::empty && b == Kept::empty ? Kept::empty : Kept::partial;
 }
-ANYMASK_HOST_DEVICE Kept kept_not(Kept a) { return a == Kept::partial ? a : a == Kept::full ? Kept::empty : Kept::full; }
+ANYMASK_HOST_DEVICE Kept kept_not(Kept a) {
+  return a == Kept::partial ? a : a == Kept::full ? Kept::empty : Kept::full;
+}
 
 }  // namespace anymask

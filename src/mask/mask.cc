@@ -1,5 +1,5 @@
-// Masks as values: composition, equality, digests. An operand of the same operator is taken into the list, so `a & b & c` is one
-// instruction however it was put together; nothing else is rewritten (binding simplifies).
+// Masks as values: composition, equality, digests. An operand of the same operator is taken into the list, so `a & b &
+// c` is one instruction however it was put together; nothing else is rewritten (binding simplifies).
 #include "mask/mask.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ struct Mask::Memo {
 namespace {
 
 void check_depth(uint32_t depth) {
-  if (depth > max_depth) fail_invalid("mask: the expression is nested ", depth, " levels deep; expected at most ", max_depth, ": split it");
+  if (depth > max_depth)
+    fail_invalid("mask: the expression is nested ", depth, " levels deep; expected at most ", max_depth, ": split it");
 }
 
 Digest digest_of(const MaskProgram& program) {
@@ -43,7 +44,8 @@ Mask::Mask(MaskProgram program) {
   name_arrays(program);
   memo_ = std::make_shared<Memo>();
   memo_->depth = depth;
-  memo_->borrowed = std::any_of(program.arrays.begin(), program.arrays.end(), [](const Array& array) { return !array.owned(); });
+  memo_->borrowed =
+      std::any_of(program.arrays.begin(), program.arrays.end(), [](const Array& array) { return !array.owned(); });
   program_ = std::make_shared<const MaskProgram>(std::move(program));
 }
 

@@ -26,8 +26,8 @@ class Mask {
  public:
   Mask();  // full
 
-  // leaf("window", {{"left", 1023}, {"right", 0}}): looks the kind up in the registry; checks number, names, types, ranges
-  // of the arguments, as far as that can be done without lengths.
+  // leaf("window", {{"left", 1023}, {"right", 0}}): looks the kind up in the registry; checks number, names, types,
+  // ranges of the arguments, as far as that can be done without lengths.
   static Mask leaf(std::string_view kind, std::span<const MaskArgument> arguments);
   static Mask per_batch(std::vector<Mask> masks);
   static Mask per_head(std::vector<Mask> masks);

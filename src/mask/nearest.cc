@@ -13,7 +13,8 @@ size_t distance(std::string_view a, std::string_view b) {
     next[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
       next[j] = std::min({row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) next[j] = std::min(next[j], before[j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        next[j] = std::min(next[j], before[j - 2] + 1);
     }
     std::swap(before, row);
     std::swap(row, next);

@@ -23,7 +23,8 @@ class Parser {
 
   MaskProgram parse() {
     if (text_.size() > max_text) {
-      fail_invalid("mask text has ", text_.size(), " characters; expected at most ", max_text, ": build it from parts, or load it from bytes");
+      fail_invalid("mask text has ", text_.size(), " characters; expected at most ", max_text,
+                   ": build it from parts, or load it from bytes");
     }
     for (;;) {
       operand();
@@ -108,7 +109,9 @@ class Parser {
           return true;
         case ')':
           close_all();
-          if (!top_is(Open::bracket)) fail(at_, top_is(Open::list) ? "unexpected `)`; the list is still open: expected `,` or `]`" : "unexpected `)`; no bracket is open");
+          if (!top_is(Open::bracket))
+            fail(at_, top_is(Open::list) ? "unexpected `)`; the list is still open: expected `,` or `]`"
+                                         : "unexpected `)`; no bracket is open");
           stack_.pop_back();
           ++at_;
           break;  // the bracket is an operand
@@ -120,7 +123,8 @@ class Parser {
           return true;
         case ']': {
           close_all();
-          if (!top_is(Open::list)) fail(at_, top_is(Open::bracket) ? "unexpected `]`; expected `)` first" : "unexpected `]`; no list is open");
+          if (!top_is(Open::list))
+            fail(at_, top_is(Open::bracket) ? "unexpected `]`; expected `)` first" : "unexpected `]`; no list is open");
           ++at_;
           skip_space();
           expect(')', "expected `)` after the list of masks");
@@ -132,7 +136,8 @@ class Parser {
           if (at_ < text_.size()) fail(at_, "unexpected character 0");
           close_all();
           if (!stack_.empty()) {
-            fail(stack_.back().at, stack_.back().open == Open::list ? "this `[` is never closed; expected `])`" : "this `(` is never closed; expected `)`");
+            fail(stack_.back().at, stack_.back().open == Open::list ? "this `[` is never closed; expected `])`"
+                                                                    : "this `(` is never closed; expected `)`");
           }
           return false;
         default:
@@ -144,7 +149,8 @@ class Parser {
   bool top_is(Open open) const { return !stack_.empty() && stack_.back().open == open; }
 
   void push(Item item) {
-    if (stack_.size() >= max_depth) fail(item.at, cat("nested more than ", max_depth, " levels deep; expected fewer: split the mask"));
+    if (stack_.size() >= max_depth)
+      fail(item.at, cat("nested more than ", max_depth, " levels deep; expected fewer: split the mask"));
     stack_.push_back(item);
   }
 
@@ -198,7 +204,9 @@ class Parser {
       const std::string_view word = identifier();
       skip_space();
       if (peek() != '=') {
-        result.value = word == "inf" ? decltype(result.value)(HUGE_VAL) : word == "nan" ? decltype(result.value)(std::nan("")) : std::string(word);
+        result.value = word == "inf"   ? decltype(result.value)(HUGE_VAL)
+                       : word == "nan" ? decltype(result.value)(std::nan(""))
+                                       : std::string(word);
         return result;
       }
       ++at_;
@@ -248,7 +256,8 @@ class Parser {
       if (peek() == '\0') fail(bracket, "this `[` is never closed; expected `]`");
       const size_t begin = at_;
       if (peek() == '[') fail(at_, "lists of lists are not written out; pass the array by @name");
-      if (!is_digit(peek()) && peek() != '-' && peek() != '+') fail(at_, cat("expected an integer in the list, got `", shown(peek()), "`"));
+      if (!is_digit(peek()) && peek() != '-' && peek() != '+')
+        fail(at_, cat("expected an integer in the list, got `", shown(peek()), "`"));
       const auto element = number();
       if (!std::holds_alternative<int64_t>(element)) fail(begin, "expected an integer in the list, got a real number");
       values.push_back(std::get<int64_t>(element));
@@ -263,13 +272,16 @@ class Parser {
     const size_t begin = at_;
     const bool negative = peek() == '-';
     if (peek() == '-' || peek() == '+') ++at_;
-    if (text_.substr(at_).starts_with("inf") && !(at_ + 3 < text_.size() && (is_letter(text_[at_ + 3]) || is_digit(text_[at_ + 3])))) {
+    if (text_.substr(at_).starts_with("inf") &&
+        !(at_ + 3 < text_.size() && (is_letter(text_[at_ + 3]) || is_digit(text_[at_ + 3])))) {
       at_ += 3;
       return negative ? -HUGE_VAL : HUGE_VAL;
     }
     const size_t digits = at_;
     bool real = false;
-    const auto skip_digits = [&] { while (is_digit(peek())) ++at_; };
+    const auto skip_digits = [&] {
+      while (is_digit(peek())) ++at_;
+    };
     skip_digits();
     size_t count = at_ - digits;
     if (peek() == '.') {
@@ -291,7 +303,8 @@ class Parser {
     const char* last = text_.data() + at_;
     if (real) {
       double value = 0;
-      if (std::from_chars(first, last, value).ec != std::errc()) fail(begin, "this number is beyond what 64-bit floats hold");
+      if (std::from_chars(first, last, value).ec != std::errc())
+        fail(begin, "this number is beyond what 64-bit floats hold");
       return negative ? -value : value;
     }
     if (negative) --first;
@@ -309,7 +322,9 @@ class Parser {
       if (names.size() <= 16) given += cat(given.empty() ? "" : ", ", candidate.name);
     }
     const std::string nearest = nearest_name(name, names);
-    fail(begin, cat("@", std::string(name), ": no such array; ", names.empty() ? std::string("no arrays were given") : cat("given: ", given, names.size() > 16 ? ", ..." : ""),
+    fail(begin, cat("@", name.substr(0, 64), ": no such array; ",
+                    names.empty() ? std::string("no arrays were given")
+                                  : cat("given: ", given, names.size() > 16 ? ", ..." : ""),
                     nearest.empty() ? "" : cat("; did you mean @", nearest, "?")));
   }
 

@@ -1,4 +1,5 @@
-// Evaluation of a plane: one pass over its steps with a stack of three-valued results, of booleans, of intervals, or of words.
+// Evaluation of a plane: one pass over its steps with a stack of three-valued results, of booleans, of intervals, or of
+// words.
 #include <algorithm>
 #include <array>
 
@@ -20,12 +21,24 @@ Kept PlaneMask::classify(const Rect& r) const {
   for (size_t i = 0; i < code.steps.size(); ++i) {
     const PlaneStep& step = code.steps[i];
     switch (step.step) {
-      case Step::leaf: stack[top++] = code.leaves[step.at]->ops->classify(code.leaves[step.at]->args, r); break;
-      case Step::full: stack[top++] = Kept::full; break;
-      case Step::empty: stack[top++] = Kept::empty; break;
-      case Step::op_not: stack[top - 1] = kept_not(stack[top - 1]); break;
-      case Step::op_and: --top, stack[top - 1] = kept_and(stack[top - 1], stack[top]); break;
-      case Step::op_or: --top, stack[top - 1] = kept_or(stack[top - 1], stack[top]); break;
+      case Step::leaf:
+        stack[top++] = code.leaves[step.at]->ops->classify(code.leaves[step.at]->args, r);
+        break;
+      case Step::full:
+        stack[top++] = Kept::full;
+        break;
+      case Step::empty:
+        stack[top++] = Kept::empty;
+        break;
+      case Step::op_not:
+        stack[top - 1] = kept_not(stack[top - 1]);
+        break;
+      case Step::op_and:
+        --top, stack[top - 1] = kept_and(stack[top - 1], stack[top]);
+        break;
+      case Step::op_or:
+        --top, stack[top - 1] = kept_or(stack[top - 1], stack[top]);
+        break;
       case Step::skip_if_empty:
         if (stack[top - 1] == Kept::empty) i = step.at - 1;
         break;
@@ -44,12 +57,24 @@ bool PlaneMask::keep(int64_t q, int64_t kv) const {
   for (size_t i = 0; i < code.steps.size(); ++i) {
     const PlaneStep& step = code.steps[i];
     switch (step.step) {
-      case Step::leaf: stack[top++] = code.leaves[step.at]->ops->keep(code.leaves[step.at]->args, q, kv); break;
-      case Step::full: stack[top++] = true; break;
-      case Step::empty: stack[top++] = false; break;
-      case Step::op_not: stack[top - 1] = !stack[top - 1]; break;
-      case Step::op_and: --top, stack[top - 1] = stack[top - 1] && stack[top]; break;
-      case Step::op_or: --top, stack[top - 1] = stack[top - 1] || stack[top]; break;
+      case Step::leaf:
+        stack[top++] = code.leaves[step.at]->ops->keep(code.leaves[step.at]->args, q, kv);
+        break;
+      case Step::full:
+        stack[top++] = true;
+        break;
+      case Step::empty:
+        stack[top++] = false;
+        break;
+      case Step::op_not:
+        stack[top - 1] = !stack[top - 1];
+        break;
+      case Step::op_and:
+        --top, stack[top - 1] = stack[top - 1] && stack[top];
+        break;
+      case Step::op_or:
+        --top, stack[top - 1] = stack[top - 1] || stack[top];
+        break;
       case Step::skip_if_empty:
         if (!stack[top - 1]) i = step.at - 1;
         break;
@@ -87,13 +112,14 @@ void PlaneMask::words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t w
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t i = row % 64;
       if (i == 0) intervals(q_begin + row, std::min<int64_t>(64, rows - row), kept.data());
-      for (int64_t w = 0; w < words; ++w) bits[row * words + w] = interval_word(kept[static_cast<size_t>(i)], kv_begin + 64 * w);
+      for (int64_t w = 0; w < words; ++w)
+        bits[row * words + w] = interval_word(kept[static_cast<size_t>(i)], kv_begin + 64 * w);
     }
     return;  // intervals end at s_kv
   }
 
   // Some rows at a time, so that the upper levels of the stack stay small; the lowest level is the output itself.
-  const int64_t step_rows = std::max<int64_t>(1, 256 / words);
+  const int64_t step_rows = code.stack == 1 ? rows : std::max<int64_t>(1, 2048 / words);
   const auto level_words = static_cast<size_t>(std::min(step_rows, rows) * words);
   std::array<uint64_t, 1024> small;
   std::vector<uint64_t> large;
@@ -112,10 +138,15 @@ void PlaneMask::words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t w
       uint64_t* const last = top == 0 ? nullptr : level(top - 1);
       switch (step.step) {
         case Step::leaf:
-          code.leaves[step.at]->ops->words(code.leaves[step.at]->args, q_begin + row, count / words, kv_begin, words, level(top++));
+          code.leaves[step.at]->ops->words(code.leaves[step.at]->args, q_begin + row, count / words, kv_begin, words,
+                                           level(top++));
           break;
-        case Step::full: std::fill_n(level(top++), count, ~uint64_t{0}); break;
-        case Step::empty: std::fill_n(level(top++), count, uint64_t{0}); break;
+        case Step::full:
+          std::fill_n(level(top++), count, ~uint64_t{0});
+          break;
+        case Step::empty:
+          std::fill_n(level(top++), count, uint64_t{0});
+          break;
         case Step::op_not:
           for (int64_t w = 0; w < count; ++w) last[w] = ~last[w];
           break;
@@ -155,13 +186,27 @@ Interval PlaneMask::interval(int64_t q) const {
   size_t top = 0;
   for (const PlaneStep& step : code.steps) {
     switch (step.step) {
-      case Step::leaf: stack[top++] = code.leaves[step.at]->ops->interval(code.leaves[step.at]->args, q); break;
-      case Step::full: stack[top++] = {0, s_kv}; break;
-      case Step::empty: stack[top++] = {0, 0}; break;
-      case Step::op_not: stack[top - 1] = band_not(stack[top - 1], step.from_begin, s_kv); break;
-      case Step::op_and: --top, stack[top - 1] = band_and(stack[top - 1], stack[top]); break;
-      case Step::op_or: --top, stack[top - 1] = band_or(stack[top - 1], stack[top]); break;
-      case Step::skip_if_empty: case Step::skip_if_full: break;
+      case Step::leaf:
+        stack[top++] = code.leaves[step.at]->ops->interval(code.leaves[step.at]->args, q);
+        break;
+      case Step::full:
+        stack[top++] = {0, s_kv};
+        break;
+      case Step::empty:
+        stack[top++] = {0, 0};
+        break;
+      case Step::op_not:
+        stack[top - 1] = band_not(stack[top - 1], step.from_begin, s_kv);
+        break;
+      case Step::op_and:
+        --top, stack[top - 1] = band_and(stack[top - 1], stack[top]);
+        break;
+      case Step::op_or:
+        --top, stack[top - 1] = band_or(stack[top - 1], stack[top]);
+        break;
+      case Step::skip_if_empty:
+      case Step::skip_if_full:
+        break;
     }
   }
   return stack[0];
@@ -181,9 +226,15 @@ void PlaneMask::intervals(int64_t q_begin, int64_t rows, Interval* out) const {
     for (const PlaneStep& step : code.steps) {
       Interval* const last = top == 0 ? nullptr : level(top - 1);
       switch (step.step) {
-        case Step::leaf: code.leaves[step.at]->ops->intervals(code.leaves[step.at]->args, q_begin + row, count, level(top++)); break;
-        case Step::full: std::fill_n(level(top++), count, Interval{0, s_kv}); break;
-        case Step::empty: std::fill_n(level(top++), count, Interval{0, 0}); break;
+        case Step::leaf:
+          code.leaves[step.at]->ops->intervals(code.leaves[step.at]->args, q_begin + row, count, level(top++));
+          break;
+        case Step::full:
+          std::fill_n(level(top++), count, Interval{0, s_kv});
+          break;
+        case Step::empty:
+          std::fill_n(level(top++), count, Interval{0, 0});
+          break;
         case Step::op_not:
           for (int64_t i = 0; i < count; ++i) last[i] = band_not(last[i], step.from_begin, s_kv);
           break;
@@ -199,7 +250,9 @@ void PlaneMask::intervals(int64_t q_begin, int64_t rows, Interval* out) const {
           --top;
           break;
         }
-        case Step::skip_if_empty: case Step::skip_if_full: break;
+        case Step::skip_if_empty:
+        case Step::skip_if_full:
+          break;
       }
     }
   }

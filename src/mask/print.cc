@@ -12,7 +12,8 @@ std::string real_text(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   if (value == 0 && std::signbit(value)) return "-0.0";  // "-0" would read back as an integer, which has no sign at 0
   char buffer[40];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);  // the shortest that reads back the same
+  return std::string(
+      buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);  // the shortest that reads back the same
 }
 
 std::string array_text(const Array& array) {
@@ -27,11 +28,17 @@ std::string argument_text(const LeafArguments& arguments, size_t i) {
   const ArgumentSpec& spec = arguments.row().kind.arguments[i];
   if (!arguments.given(i)) return "";
   switch (spec.type) {
-    case ArgumentType::integer: return std::to_string(arguments.integer(i));
-    case ArgumentType::real: return real_text(arguments.real(i));
-    case ArgumentType::align: return arguments.top_left(i) ? "\"top_left\"" : "";
-    case ArgumentType::array: case ArgumentType::integers: break;
-    case ArgumentType::masks: return "";
+    case ArgumentType::integer:
+      return std::to_string(arguments.integer(i));
+    case ArgumentType::real:
+      return real_text(arguments.real(i));
+    case ArgumentType::align:
+      return arguments.top_left(i) ? "\"top_left\"" : "";
+    case ArgumentType::array:
+    case ArgumentType::integers:
+      break;
+    case ArgumentType::masks:
+      return "";
   }
   if (!arguments.is_number(i)) return array_text(*arguments.array(i));
   const std::string text = std::to_string(arguments.number(i));

@@ -49,7 +49,8 @@ Instruction operator_instruction(const MaskProgram& program, Op op, uint32_t ari
 }
 
 bool prints_inline(const Array& array) {
-  return array.name.empty() && array.view.rank == 1 && is_integer(array.view.dtype) && array.view.shape[0] <= max_inline_elements;
+  return array.name.empty() && array.view.rank == 1 && is_integer(array.view.dtype) &&
+         array.view.shape[0] <= max_inline_elements;
 }
 
 namespace {
@@ -104,12 +105,18 @@ namespace {
 
 const char* type_text(const ArgumentSpec& spec) {
   switch (spec.type) {
-    case ArgumentType::integer: return "an integer";
-    case ArgumentType::real: return "a number";
-    case ArgumentType::integers: return spec.scalar_too ? "an integer, a list of integers or an array" : "a list of integers or an array";
-    case ArgumentType::array: return "an array";
-    case ArgumentType::align: return "bottom_right or top_left";
-    case ArgumentType::masks: return "a list of masks";
+    case ArgumentType::integer:
+      return "an integer";
+    case ArgumentType::real:
+      return "a number";
+    case ArgumentType::integers:
+      return spec.scalar_too ? "an integer, a list of integers or an array" : "a list of integers or an array";
+    case ArgumentType::array:
+      return "an array";
+    case ArgumentType::align:
+      return "bottom_right or top_left";
+    case ArgumentType::masks:
+      return "a list of masks";
   }
   return "";
 }
@@ -121,28 +128,32 @@ const char* type_text(const MaskArgument& argument) {
 
 std::string signature(const MaskKind& kind) {
   std::string text = cat(kind.name, "(");
-  for (const ArgumentSpec& spec : kind.arguments) text += cat(&spec == kind.arguments.data() ? "" : ", ", spec.name, spec.required ? "" : "?");
+  for (const ArgumentSpec& spec : kind.arguments)
+    text += cat(&spec == kind.arguments.data() ? "" : ", ", spec.name, spec.required ? "" : "?");
   return text + ")";
 }
 
 // Appends the ints (and the array) of one argument; null: not given.
 void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec, const MaskArgument* argument) {
   const auto mismatch = [&]() {
-    fail_invalid(kind.name, ": ", spec.name, " is ", type_text(*argument), "; expected ", type_text(spec), ": ", spec.doc);
+    fail_invalid(kind.name, ": ", spec.name, " is ", type_text(*argument), "; expected ", type_text(spec), ": ",
+                 spec.doc);
   };
   const auto add_array = [&](Array array) {
     if (!array.name.empty() && !is_identifier(array.name)) {
-      fail_invalid(kind.name, ": ", spec.name, " is an array named `", array.name,
+      fail_invalid(kind.name, ": ", spec.name, " is an array named `", array.name.substr(0, 64),
                    "`; expected letters, digits, _ and . after a letter: rename it, so that text can refer to it");
     }
     program.arrays.push_back(std::move(array));
   };
   const auto integer_of = [&](int64_t value) {
-    if (value == not_given) fail_invalid(kind.name, ": ", spec.name, " is ", value, "; expected a number above it: use a smaller magnitude");
+    if (value == not_given)
+      fail_invalid(kind.name, ": ", spec.name, " is ", value, "; expected a number above it: use a smaller magnitude");
     return value;
   };
   if (argument == nullptr && spec.required) {
-    fail_invalid(kind.name, ": ", spec.name, " is missing; expected ", signature(kind), ": give ", type_text(spec), ", ", spec.doc);
+    fail_invalid(kind.name, ": ", spec.name, " is missing; expected ", signature(kind), ": give ", type_text(spec),
+                 ", ", spec.doc);
   }
   switch (spec.type) {
     case ArgumentType::integer:
@@ -200,12 +211,14 @@ void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec
       const auto* word = std::get_if<std::string>(&argument->value);
       if (word == nullptr) mismatch();
       if (*word != "bottom_right" && *word != "top_left") {
-        fail_invalid(kind.name, ": align is `", *word, "`; expected bottom_right (p = q + s_kv - s_q) or top_left (p = q): use one of them");
+        fail_invalid(kind.name, ": align is `", word->substr(0, 64),
+                     "`; expected bottom_right (p = q + s_kv - s_q) or top_left (p = q): use one of them");
       }
       program.ints.back() = *word == "top_left";
       break;
     }
-    case ArgumentType::masks: break;  // operators are not leaves
+    case ArgumentType::masks:
+      break;  // operators are not leaves
   }
 }
 
@@ -214,8 +227,9 @@ void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec
 const MaskKind& require_kind(std::string_view name) {
   if (const MaskKind* kind = find_kind(name)) return *kind;
   const std::string nearest = nearest_kind(name);
-  fail_invalid("mask: no mask is named `", std::string(name.substr(0, 64)), "`",
-               nearest.empty() ? std::string("; `anymask masks` lists them all") : cat("; did you mean `", nearest, "`?"));
+  fail_invalid(
+      "mask: no mask is named `", std::string(name.substr(0, 64)), "`",
+      nearest.empty() ? std::string("; `anymask masks` lists them all") : cat("; did you mean `", nearest, "`?"));
 }
 
 size_t require_argument(const MaskKind& kind, std::string_view name) {
@@ -226,7 +240,8 @@ size_t require_argument(const MaskKind& kind, std::string_view name) {
   }
   const std::string nearest = nearest_name(name, names);
   fail_invalid(kind.name, ": no argument is named `", std::string(name.substr(0, 64)), "`",
-               nearest.empty() ? std::string() : cat("; did you mean `", nearest, "`?"), names.empty() ? " It takes none" : cat("; expected ", signature(kind)));
+               nearest.empty() ? std::string() : cat("; did you mean `", nearest, "`?"),
+               names.empty() ? " It takes none" : cat("; expected ", signature(kind)));
 }
 
 void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const MaskArgument> arguments) {
@@ -238,12 +253,15 @@ void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const Mas
       named = true;
       place = require_argument(kind, arguments[i].name);
     } else if (named) {
-      fail_invalid(kind.name, ": argument ", i + 1, " has no name but follows one that has; expected ", signature(kind), ": name it too");
+      fail_invalid(kind.name, ": argument ", i + 1, " has no name but follows one that has; expected ", signature(kind),
+                   ": name it too");
     }
     if (place >= given.size()) {
-      fail_invalid(kind.name, ": got ", arguments.size(), " arguments; expected ", signature(kind), ": leave the others out");
+      fail_invalid(kind.name, ": got ", arguments.size(), " arguments; expected ", signature(kind),
+                   ": leave the others out");
     }
-    if (given[place] != nullptr) fail_invalid(kind.name, ": ", kind.arguments[place].name, " is given twice; expected it once: leave one out");
+    if (given[place] != nullptr)
+      fail_invalid(kind.name, ": ", kind.arguments[place].name, " is given twice; expected it once: leave one out");
     given[place] = &arguments[i];
   }
   Instruction leaf = operator_instruction(program, kind.op, 0);
@@ -251,7 +269,8 @@ void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const Mas
   leaf.int_count = static_cast<uint32_t>(program.ints.size()) - leaf.int_begin;
   leaf.array_count = static_cast<uint32_t>(program.arrays.size()) - leaf.array_begin;
   program.code.push_back(leaf);
-  check_leaf(LeafArguments(*find_row(kind.op), program.ints.data() + leaf.int_begin, program.arrays.data() + leaf.array_begin));
+  check_leaf(LeafArguments(*find_row(kind.op), program.ints.data() + leaf.int_begin,
+                           program.arrays.data() + leaf.array_begin));
 }
 
 }  // namespace anymask

@@ -30,7 +30,8 @@ Mask random_mask(uint64_t seed, const ExampleShape& shape, int leaves) {
       const int64_t wanted = heads[rng() % 3];
       std::vector<Mask> masks{a};
       // Too few masks left: some heads share one.
-      while (static_cast<int64_t>(masks.size()) < wanted) masks.push_back(pool.empty() ? masks[rng() % masks.size()] : take());
+      while (static_cast<int64_t>(masks.size()) < wanted)
+        masks.push_back(pool.empty() ? masks[rng() % masks.size()] : take());
       pool.push_back(Mask::per_head(std::move(masks)));
     } else {
       const Mask b = take();

@@ -62,8 +62,10 @@ std::span<const MaskKind> mask_kinds() {
     std::vector<MaskKind> all;
     for (const KindRow& row : kind_rows()) all.push_back(row.kind);
     all.push_back(choice(Op::per_batch, "per_batch", "what the mask of the batch entry keeps; equal ones share a plane",
-                         "its own mask for each batch entry, or each packed sequence", "per_batch([causal])", random_per_batch));
-    all.push_back(choice(Op::per_head, "per_head", "what the mask of the head keeps; as many masks as heads: h_q, h_kv or 1",
+                         "its own mask for each batch entry, or each packed sequence", "per_batch([causal])",
+                         random_per_batch));
+    all.push_back(choice(Op::per_head, "per_head",
+                         "what the mask of the head keeps; as many masks as heads: h_q, h_kv or 1",
                          "its own mask for each head", "per_head([window(4, 0)])", random_per_head));
     return all;
   }();

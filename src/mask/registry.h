@@ -13,10 +13,12 @@
 namespace anymask {
 
 enum class ArgumentType : uint8_t {
-  integer, real, integers,      // integers: an inline list, an array, or one number where `scalar_too`
-  array,                        // by @name (or inline list where it is rank 1)
-  align,                        // "bottom_right" | "top_left"
-  masks,                        // a list of masks: per_batch, per_head
+  integer,
+  real,
+  integers,  // integers: an inline list, an array, or one number where `scalar_too`
+  array,     // by @name (or inline list where it is rank 1)
+  align,     // "bottom_right" | "top_left"
+  masks,     // a list of masks: per_batch, per_head
 };
 
 struct ArgumentSpec {
@@ -37,18 +39,20 @@ struct MaskKind {
   Op op;
   const char* name;
   std::vector<ArgumentSpec> arguments;
-  const char* keeps;     // the rule, as in the documentation's table
-  const char* summary;   // one line of what it is for
-  const char* example;   // text of a small example at 16 positions that needs no @array where possible
-  // A valid mask of this kind for that shape; full where no argument fits it (block_diffusion of an odd number of keys).
+  const char* keeps;    // the rule, as in the documentation's table
+  const char* summary;  // one line of what it is for
+  const char* example;  // text of a small example at 16 positions that needs no @array where possible
+  // A valid mask of this kind for that shape; full where no argument fits it (block_diffusion of an odd number of
+  // keys).
   Mask (*random)(std::mt19937_64& rng, const ExampleShape& shape);
 };
 
-std::span<const MaskKind> mask_kinds();  // per_batch and per_head come last
+std::span<const MaskKind> mask_kinds();            // per_batch and per_head come last
 const MaskKind* find_kind(std::string_view name);  // nullptr if unknown
 std::string nearest_kind(std::string_view name);   // for "did you mean"
 
-// A random expression over all kinds, valid for the shape, of at most `leaves` leaves. The same seed gives the same mask.
+// A random expression over all kinds, valid for the shape, of at most `leaves` leaves. The same seed gives the same
+// mask.
 Mask random_mask(uint64_t seed, const ExampleShape& shape, int leaves);
 
 }  // namespace anymask

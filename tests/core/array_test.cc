@@ -10,7 +10,8 @@
 namespace anymask {
 namespace {
 
-TensorView view_of(void* data, DType type, std::initializer_list<int64_t> shape, std::initializer_list<int64_t> stride) {
+TensorView view_of(void* data, DType type, std::initializer_list<int64_t> shape,
+                   std::initializer_list<int64_t> stride) {
   TensorView view;
   view.data = data;
   view.dtype = type;
@@ -81,7 +82,9 @@ TEST(HalfFloats, ConvertExactly) {
       EXPECT_EQ(f32_to_f16(a), half);
       // Independent of the bit tricks: mantissa times a power of two.
       const int exponent = (half >> 10) & 31, mantissa = half & 1023;
-      const double magnitude = exponent == 31 ? HUGE_VAL : exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+      const double magnitude = exponent == 31  ? HUGE_VAL
+                               : exponent == 0 ? std::ldexp(mantissa, -24)
+                                               : std::ldexp(1024 + mantissa, exponent - 25);
       EXPECT_EQ(static_cast<double>(a), half & 0x8000 ? -magnitude : magnitude);
     }
     if (std::isnan(b)) {

@@ -15,7 +15,8 @@ namespace anymask {
 
 inline std::vector<Sequence> sequences_of(const ExampleShape& shape) {
   std::vector<Sequence> sequences;
-  for (int64_t b = 0; b < shape.batch; ++b) sequences.push_back({.batch = b, .q_begin = 0, .s_q = shape.s_q, .kv_begin = 0, .s_kv = shape.s_kv});
+  for (int64_t b = 0; b < shape.batch; ++b)
+    sequences.push_back({.batch = b, .q_begin = 0, .s_q = shape.s_q, .kv_begin = 0, .s_kv = shape.s_kv});
   return sequences;
 }
 
@@ -24,16 +25,19 @@ struct Tightness {
 };
 
 // keep, word, words, interval and classify of one plane.
-inline void check_plane(const PlaneMask& plane, const std::vector<std::vector<bool>>& kept, std::mt19937_64& rng, Tightness& tightness,
-                        const std::string& text) {
+inline void check_plane(const PlaneMask& plane, const std::vector<std::vector<bool>>& kept, std::mt19937_64& rng,
+                        Tightness& tightness, const std::string& text) {
   const int64_t s_q = plane.s_q, s_kv = plane.s_kv, width = s_kv / 64 + 2;
   for (int64_t q = 0; q < s_q; ++q) {
-    for (int64_t kv = 0; kv < s_kv; ++kv) ASSERT_EQ(plane.keep(q, kv), kept[q][kv]) << text << " keep(" << q << ", " << kv << ")";
+    for (int64_t kv = 0; kv < s_kv; ++kv)
+      ASSERT_EQ(plane.keep(q, kv), kept[q][kv]) << text << " keep(" << q << ", " << kv << ")";
   }
   // Words from any row and word on, beyond the plane's edges too.
   for (int trial = 0; trial < 3; ++trial) {
-    const auto q = static_cast<int64_t>(rng() % static_cast<uint64_t>(s_q + 2)), w = static_cast<int64_t>(rng() % static_cast<uint64_t>(width));
-    const auto rows = trial == 0 ? s_q + 3 : static_cast<int64_t>(rng() % 9), words = trial == 0 ? width : static_cast<int64_t>(rng() % 4);
+    const auto q = static_cast<int64_t>(rng() % static_cast<uint64_t>(s_q + 2)),
+               w = static_cast<int64_t>(rng() % static_cast<uint64_t>(width));
+    const auto rows = trial == 0 ? s_q + 3 : static_cast<int64_t>(rng() % 9),
+               words = trial == 0 ? width : static_cast<int64_t>(rng() % 4);
     const int64_t q_begin = trial == 0 ? 0 : q, w_begin = trial == 0 ? 0 : w;
     std::vector<uint64_t> bits(static_cast<size_t>(rows * words) + 1, 0xabcdabcdabcdabcd);
     plane.words(q_begin, rows, 64 * w_begin, words, bits.data());
@@ -44,7 +48,8 @@ inline void check_plane(const PlaneMask& plane, const std::vector<std::vector<bo
           const int64_t kv = 64 * (w_begin + j) + bit;
           if (q_begin + i < s_q && kv < s_kv && kept[q_begin + i][kv]) expected |= uint64_t{1} << bit;
         }
-        ASSERT_EQ(bits[i * words + j], expected) << text << " words, row " << q_begin + i << " key " << 64 * (w_begin + j);
+        ASSERT_EQ(bits[i * words + j], expected)
+            << text << " words, row " << q_begin + i << " key " << 64 * (w_begin + j);
         if (q_begin + i < s_q) {
           ASSERT_EQ(plane.word(q_begin + i, 64 * (w_begin + j)), expected) << text << " word";
         }
@@ -62,7 +67,8 @@ inline void check_plane(const PlaneMask& plane, const std::vector<std::vector<bo
       ASSERT_LE(before.begin, i.begin) << text << " begin falls at row " << q;
       ASSERT_LE(before.end, i.end) << text << " end falls at row " << q;
       before = i;
-      for (int64_t kv = 0; kv < s_kv; ++kv) ASSERT_EQ(i.begin <= kv && kv < i.end, kept[q][kv]) << text << " interval(" << q << ")";
+      for (int64_t kv = 0; kv < s_kv; ++kv)
+        ASSERT_EQ(i.begin <= kv && kv < i.end, kept[q][kv]) << text << " interval(" << q << ")";
     }
   }
   if (s_q == 0 || s_kv == 0) return;
@@ -96,9 +102,11 @@ inline void check_mask(const Mask& mask, const ExampleShape& shape, std::mt19937
   ASSERT_EQ(bound.plane_of.size(), sequences.size() * static_cast<size_t>(bound.heads)) << text;
   for (int64_t b = 0; b < shape.batch; ++b) {
     for (int64_t h = 0; h < shape.h_q; ++h) {
-      std::vector<std::vector<bool>> kept(static_cast<size_t>(shape.s_q), std::vector<bool>(static_cast<size_t>(shape.s_kv)));
+      std::vector<std::vector<bool>> kept(static_cast<size_t>(shape.s_q),
+                                          std::vector<bool>(static_cast<size_t>(shape.s_kv)));
       for (int64_t q = 0; q < shape.s_q; ++q) {
-        for (int64_t kv = 0; kv < shape.s_kv; ++kv) kept[q][kv] = oracle::keep(mask, {shape.s_q, shape.s_kv, b, h, shape.h_q, shape.h_kv}, q, kv);
+        for (int64_t kv = 0; kv < shape.s_kv; ++kv)
+          kept[q][kv] = oracle::keep(mask, {shape.s_q, shape.s_kv, b, h, shape.h_q, shape.h_kv}, q, kv);
       }
       const PlaneMask& plane = bound.planes[bound.plane(b, h)];
       ASSERT_EQ(plane.s_q, shape.s_q);
@@ -110,13 +118,19 @@ inline void check_mask(const Mask& mask, const ExampleShape& shape, std::mt19937
 }
 
 inline ExampleShape random_shape(std::mt19937_64& rng) {
-  const auto pick = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(rng() % static_cast<uint64_t>(high - low + 1)); };
+  const auto pick = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(rng() % static_cast<uint64_t>(high - low + 1));
+  };
   const auto length = [&] {
     switch (pick(0, 5)) {
-      case 0: return pick(0, 1);
-      case 1: return pick(60, 70);
-      case 2: return pick(120, 150);
-      default: return pick(1, 40);
+      case 0:
+        return pick(0, 1);
+      case 1:
+        return pick(60, 70);
+      case 2:
+        return pick(120, 150);
+      default:
+        return pick(1, 40);
     }
   };
   const int64_t h_kv = pick(1, 2);

@@ -34,9 +34,11 @@ Array array_of(const char* name, DType type, std::vector<int64_t> shape) {
 std::vector<Array> arrays() {
   Array cuda = array_of("cuda", DType::i64, {9});
   cuda.view.device = {DeviceKind::cuda, 1};
-  return {array_of("u8_8x1", DType::u8, {8, 1}), array_of("u8_8x2", DType::u8, {8, 2}), array_of("u8_2x3x8x1", DType::u8, {2, 3, 8, 1}),
-          array_of("u8_3x1x8x1", DType::u8, {3, 1, 8, 1}), array_of("u8_8x8", DType::u8, {8, 8}), array_of("u8_3x8", DType::u8, {3, 8}),
-          array_of("f32_8x7", DType::f32, {8, 7}), array_of("i64_3x3", DType::i64, {3, 3}), array_of("i64_7x2", DType::i64, {7, 2}), cuda};
+  return {array_of("u8_8x1", DType::u8, {8, 1}),           array_of("u8_8x2", DType::u8, {8, 2}),
+          array_of("u8_2x3x8x1", DType::u8, {2, 3, 8, 1}), array_of("u8_3x1x8x1", DType::u8, {3, 1, 8, 1}),
+          array_of("u8_8x8", DType::u8, {8, 8}),           array_of("u8_3x8", DType::u8, {3, 8}),
+          array_of("f32_8x7", DType::f32, {8, 7}),         array_of("i64_3x3", DType::i64, {3, 3}),
+          array_of("i64_7x2", DType::i64, {7, 2}),         cuda};
 }
 
 TEST(BindErrors, TeachTheWayOut) {
@@ -51,7 +53,8 @@ TEST(BindErrors, TeachTheWayOut) {
       {"documents([0, 4, 8], [0, 8])", "expected the same number"},
       {"documents(@i64_3x3)", "first axis counts batch entries: expected 1 or 2", 8, 8, 2},
       {"documents(@i64_3x3)", "first axis counts batch entries: expected 1:", 8, 8, 1},
-      {"documents(@i64_3x3)", "ends at 0; expected s_kv = 8: the last offset is the length it cuts (in sequence 0)", 8, 8, 3},
+      {"documents(@i64_3x3)", "ends at 0; expected s_kv = 8: the last offset is the length it cuts (in sequence 0)", 8,
+       8, 3},
       {"documents(@cuda)", "is on CUDA device 1", 8, 8},
       {"prefix([1, 2, 3])", "expected 1 or 2", 8, 8, 2},
       {"prefix([1, -2])", "holds -2; expected 0 or more", 8, 8, 2},
@@ -77,7 +80,8 @@ TEST(BindErrors, TeachTheWayOut) {
       {"dense(@u8_8x8)", "= [8 or 1, 9]", 8, 9},
       {"threshold(@f32_8x7, 0)", "= [8 or 1, 8]"},
       {"row_intervals([0, 0, 0], [1, 1, 1])", "expected s_q = 8 (or 1) lines"},
-      {"row_intervals([0, 0, 0, 3, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1])", "is 3 and end 1 at [3, 0]; expected begin <= end"},
+      {"row_intervals([0, 0, 0, 3, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1])",
+       "is 3 and end 1 at [3, 0]; expected begin <= end"},
       {"col_intervals([0, 0, 0], [1, 1, 1])", "expected s_kv = 8 (or 1) lines"},
       {"col_intervals(@i64_7x2, @i64_7x2)", "expected s_kv = 8"},
       {"col_intervals([5], [4])", "is 5 and end 4 at [0, 0]"},
@@ -91,7 +95,8 @@ TEST(BindErrors, TeachTheWayOut) {
       {"neighborhood([-8], 1)", "shape is -8"},
       {"neighborhood([281474976710656, 281474976710656], 1)", "more than 2^48 cells"},
       {"neighborhood(8, 9223372036854775807)", "exceeds shape"},
-      {"block_diffusion(5, 2)", "seq is 5; expected 2 * seq = s_kv = 8: the keys are a noisy and a clean copy, so use 4"},
+      {"block_diffusion(5, 2)",
+       "seq is 5; expected 2 * seq = s_kv = 8: the keys are a noisy and a clean copy, so use 4"},
       {"block_diffusion(4, 2)", "expected 2 * seq = s_kv = 7", 7, 7},
       {"block_diffusion(4611686018427387904, 2)", "expected 2 * seq = s_kv = 0", 0, 0},
       {"per_batch([causal, full])", "per_batch: got 2 masks; expected 3", 8, 8, 3},
@@ -103,7 +108,8 @@ TEST(BindErrors, TeachTheWayOut) {
       {"none & per_head([full | documents([0, 5])])", "cu ends at 5"}};
   for (const Case& c : cases) {
     std::vector<Sequence> sequences;
-    for (int64_t b = 0; b < c.batch; ++b) sequences.push_back({.batch = b, .q_begin = 0, .s_q = c.s_q, .kv_begin = 0, .s_kv = c.s_kv});
+    for (int64_t b = 0; b < c.batch; ++b)
+      sequences.push_back({.batch = b, .q_begin = 0, .s_q = c.s_q, .kv_begin = 0, .s_kv = c.s_kv});
     try {
       anymask::bind(Mask::parse(c.text, given), sequences, c.h_q, c.h_kv);
       ADD_FAILURE() << c.text << " was accepted";
@@ -116,11 +122,18 @@ TEST(BindErrors, TeachTheWayOut) {
 
 // Lengths of zero, and arguments at the far end of what 64 bits hold, are fine where nothing contradicts them.
 TEST(BindErrors, ExtremesThatAreFine) {
-  const char* texts[] = {"causal", "window(9223372036854775807, 9223372036854775807)", "keys(-9223372036854775807, 9223372036854775807)",
-                         "positions(-9223372036854775807, 9223372036854775807, align=top_left)", "prefix(9223372036854775807)", "chunked(9223372036854775807)",
-                         "stride(9223372036854775807)", "~window(0, 3)", "stride(2) & window(3, 9223372036854775807)"};
+  const char* texts[] = {"causal",
+                         "window(9223372036854775807, 9223372036854775807)",
+                         "keys(-9223372036854775807, 9223372036854775807)",
+                         "positions(-9223372036854775807, 9223372036854775807, align=top_left)",
+                         "prefix(9223372036854775807)",
+                         "chunked(9223372036854775807)",
+                         "stride(9223372036854775807)",
+                         "~window(0, 3)",
+                         "stride(2) & window(3, 9223372036854775807)"};
   for (const char* text : texts) {
-    for (const auto& [s_q, s_kv] : {std::pair<int64_t, int64_t>{0, 0}, {0, 5}, {5, 0}, {5, 5}, {1, int64_t{1} << 48}, {int64_t{1} << 48, 1}}) {
+    for (const auto& [s_q, s_kv] :
+         {std::pair<int64_t, int64_t>{0, 0}, {0, 5}, {5, 0}, {5, 5}, {1, int64_t{1} << 48}, {int64_t{1} << 48, 1}}) {
       const std::vector<Sequence> one{{.batch = 0, .q_begin = 0, .s_q = s_q, .kv_begin = 0, .s_kv = s_kv}};
       const BoundMask bound = anymask::bind(Mask::parse(text), one, 2, 1);
       const PlaneMask& plane = bound.planes.at(0);
@@ -130,11 +143,13 @@ TEST(BindErrors, ExtremesThatAreFine) {
         EXPECT_EQ(bits[0] | bits[1] | bits[2] | bits[3], 0u) << text;
       } else {
         EXPECT_EQ(plane.keep(0, 0), plane.word(0, 0) & 1) << text << s_q << " " << s_kv;
-        EXPECT_EQ(plane.keep(s_q - 1, s_kv - 1), plane.word(s_q - 1, (s_kv - 1) / 64 * 64) >> ((s_kv - 1) % 64) & 1) << text << s_q << " " << s_kv;
+        EXPECT_EQ(plane.keep(s_q - 1, s_kv - 1), plane.word(s_q - 1, (s_kv - 1) / 64 * 64) >> ((s_kv - 1) % 64) & 1)
+            << text << s_q << " " << s_kv;
       }
     }
   }
-  EXPECT_EQ(anymask::bind(Mask::parse("documents([0], [0])"), std::vector<Sequence>{Sequence{}}, 1, 1).planes.size(), 1u);
+  EXPECT_EQ(anymask::bind(Mask::parse("documents([0], [0])"), std::vector<Sequence>{Sequence{}}, 1, 1).planes.size(),
+            1u);
   EXPECT_EQ(anymask::bind(Mask(), std::vector<Sequence>{}, 4, 2).plane_of.size(), 0u);
 }
 

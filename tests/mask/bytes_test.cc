@@ -14,7 +14,8 @@ namespace {
 
 Mask sample() {
   const Array cu = Array::own({0, 3, 8}, "cu");
-  return Mask::parse("~(causal & documents(@cu)) | tree([-1, 0, 1], 2) & per_head([window(3, 0), documents(@cu)])", {&cu, 1});
+  return Mask::parse("~(causal & documents(@cu)) | tree([-1, 0, 1], 2) & per_head([window(3, 0), documents(@cu)])",
+                     {&cu, 1});
 }
 
 TEST(Bytes, StoreOneArrayOnce) {
@@ -27,7 +28,8 @@ TEST(Bytes, StoreOneArrayOnce) {
 
 TEST(Bytes, RefuseEveryTruncationAndEveryTail) {
   std::vector<uint8_t> bytes = sample().to_bytes();
-  for (size_t size = 0; size < bytes.size(); ++size) EXPECT_THROW(Mask::from_bytes({bytes.data(), size}), Error) << size;
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROW(Mask::from_bytes({bytes.data(), size}), Error) << size;
   bytes.push_back(0);
   EXPECT_THROW(Mask::from_bytes(bytes), Error);
 }
@@ -73,7 +75,8 @@ class Writer {
   Writer() { bytes_ = {'A', 'M', 'S', 'K', 1, 0, 0, 0}; }
   template <class T>
   Writer& put(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<uint8_t>(static_cast<uint64_t>(value) >> (8 * i)));
+    for (size_t i = 0; i < sizeof(T); ++i)
+      bytes_.push_back(static_cast<uint8_t>(static_cast<uint64_t>(value) >> (8 * i)));
     return *this;
   }
   Writer& code(std::initializer_list<std::pair<Op, uint32_t>> code) {
@@ -107,21 +110,31 @@ TEST(Bytes, RefuseIllFormedPrograms) {
   EXPECT_THAT(Writer().code({}).ints({}).no_arrays().error(), HasSubstr("operands over"));
   EXPECT_THAT(Writer().code({{Op::full, 0}, {Op::full, 0}}).ints({}).no_arrays().error(), HasSubstr("operands over"));
   EXPECT_THAT(Writer().code({{Op::full, 0}, {Op::op_and, 2}}).ints({}).no_arrays().error(), HasSubstr("lack operands"));
-  EXPECT_THAT(Writer().code({{Op::full, 0}, {Op::op_and, 1}}).ints({}).no_arrays().error(), HasSubstr("wrong number of operands"));
-  EXPECT_THAT(Writer().code({{Op::full, 0}, {Op::op_not, 0}}).ints({}).no_arrays().error(), HasSubstr("wrong number of operands"));
+  EXPECT_THAT(Writer().code({{Op::full, 0}, {Op::op_and, 1}}).ints({}).no_arrays().error(),
+              HasSubstr("wrong number of operands"));
+  EXPECT_THAT(Writer().code({{Op::full, 0}, {Op::op_not, 0}}).ints({}).no_arrays().error(),
+              HasSubstr("wrong number of operands"));
   EXPECT_THAT(Writer().code({{Op::per_head, 0}}).ints({}).no_arrays().error(), HasSubstr("wrong number of operands"));
   EXPECT_THAT(Writer().code({{Op::full, 1}}).ints({}).no_arrays().error(), HasSubstr("unknown mask"));
   EXPECT_THAT(Writer().code({{static_cast<Op>(999), 0}}).ints({}).no_arrays().error(), HasSubstr("unknown mask 999"));
-  EXPECT_THAT(Writer().code({{Op::full, 0}, {static_cast<Op>(1005), 1}}).ints({}).no_arrays().error(), HasSubstr("unknown operator 1005"));
-  EXPECT_THAT(Writer().code({{Op::full, 0}, {Op::full, 0}, {Op::op_or, 2}, {Op::full, 0}, {Op::op_or, 2}}).ints({}).no_arrays().error(),
+  EXPECT_THAT(Writer().code({{Op::full, 0}, {static_cast<Op>(1005), 1}}).ints({}).no_arrays().error(),
+              HasSubstr("unknown operator 1005"));
+  EXPECT_THAT(Writer()
+                  .code({{Op::full, 0}, {Op::full, 0}, {Op::op_or, 2}, {Op::full, 0}, {Op::op_or, 2}})
+                  .ints({})
+                  .no_arrays()
+                  .error(),
               HasSubstr("nest an operator in itself"));
   EXPECT_THAT(Writer().code({{Op::causal, 0}}).ints({}).no_arrays().error(), HasSubstr("wrong arguments of `causal`"));
   EXPECT_THAT(Writer().code({{Op::causal, 0}}).ints({2}).no_arrays().error(), HasSubstr("wrong arguments of `causal`"));
-  EXPECT_THAT(Writer().code({{Op::causal, 0}}).ints({0, 0}).no_arrays().error(), HasSubstr("integers that no mask takes"));
+  EXPECT_THAT(Writer().code({{Op::causal, 0}}).ints({0, 0}).no_arrays().error(),
+              HasSubstr("integers that no mask takes"));
   EXPECT_THAT(Writer().code({{Op::window, 0}}).ints({-5, 0, 0}).no_arrays().error(), HasSubstr("left is -5"));
   EXPECT_THAT(Writer().code({{Op::prefix, 0}}).ints({2, -5}).no_arrays().error(), HasSubstr("expected 0 or more"));
-  EXPECT_THAT(Writer().code({{Op::prefix, 0}}).ints({3, 5}).no_arrays().error(), HasSubstr("wrong arguments of `prefix`"));
-  EXPECT_THAT(Writer().code({{Op::documents, 0}}).ints({1, 0, 0, 0, 0}).no_arrays().error(), HasSubstr("wrong number of arrays"));
+  EXPECT_THAT(Writer().code({{Op::prefix, 0}}).ints({3, 5}).no_arrays().error(),
+              HasSubstr("wrong arguments of `prefix`"));
+  EXPECT_THAT(Writer().code({{Op::documents, 0}}).ints({1, 0, 0, 0, 0}).no_arrays().error(),
+              HasSubstr("wrong number of arrays"));
   EXPECT_THAT(Writer().put(~uint64_t{0}).error(), HasSubstr("instructions in 0 bytes"));
   EXPECT_THAT(Writer().code({{Op::full, 0}}).put(uint64_t{1} << 61).error(), HasSubstr("integers in 0 bytes"));
   const auto with_array = [](std::initializer_list<int64_t> shape, int type, uint32_t reference, size_t elements) {
@@ -137,7 +150,8 @@ TEST(Bytes, RefuseIllFormedPrograms) {
   EXPECT_THAT(with_array({2}, 8, 0, 2), HasSubstr("type 8"));
   EXPECT_THAT(with_array({-2}, 5, 0, 2), HasSubstr("negative extent"));
   EXPECT_THAT(with_array({int64_t{1} << 62}, 5, 0, 2), HasSubstr("more elements than there are bytes"));
-  EXPECT_THAT(with_array({int64_t{1} << 32, int64_t{1} << 32}, 5, 0, 2), HasSubstr("more elements than there are bytes"));
+  EXPECT_THAT(with_array({int64_t{1} << 32, int64_t{1} << 32}, 5, 0, 2),
+              HasSubstr("more elements than there are bytes"));
   EXPECT_THAT(with_array({}, 5, 0, 2), HasSubstr("rank 0"));
   EXPECT_THAT(with_array({1, 1, 1, 1, 2}, 5, 0, 2), HasSubstr("rank 5"));
   EXPECT_THAT(with_array({2}, 0, 0, 1), HasSubstr("expected int32 or int64"));

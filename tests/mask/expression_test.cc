@@ -10,9 +10,15 @@
 namespace anymask {
 namespace {
 
-std::vector<Sequence> one(int64_t s_q, int64_t s_kv) { return {{.batch = 0, .q_begin = 0, .s_q = s_q, .kv_begin = 0, .s_kv = s_kv}}; }
-PlaneMask plane_of(const Mask& mask, int64_t s_q, int64_t s_kv) { return anymask::bind(mask, one(s_q, s_kv), 1, 1).planes.at(0); }
-PlaneMask plane_of(const char* text, int64_t s_q = 20, int64_t s_kv = 20) { return plane_of(Mask::parse(text), s_q, s_kv); }
+std::vector<Sequence> one(int64_t s_q, int64_t s_kv) {
+  return {{.batch = 0, .q_begin = 0, .s_q = s_q, .kv_begin = 0, .s_kv = s_kv}};
+}
+PlaneMask plane_of(const Mask& mask, int64_t s_q, int64_t s_kv) {
+  return anymask::bind(mask, one(s_q, s_kv), 1, 1).planes.at(0);
+}
+PlaneMask plane_of(const char* text, int64_t s_q = 20, int64_t s_kv = 20) {
+  return plane_of(Mask::parse(text), s_q, s_kv);
+}
 
 RC_GTEST_PROP(RandomMasks, MatchTheOracle, ()) {
   const auto seed = *rc::gen::arbitrary<uint64_t>();
@@ -64,31 +70,67 @@ TEST(Composition, FlattensAndStaysFaithful) {
 // What a mask simplifies to has the digest of the simpler mask.
 TEST(Simplification, FoldsWhatIsEqual) {
   const std::pair<const char*, const char*> equal[] = {
-      {"full & causal", "causal"}, {"causal & full", "causal"}, {"none | causal", "causal"}, {"none & causal", "none"},
-      {"full | causal", "full"}, {"~~causal", "causal"}, {"causal & causal", "causal"}, {"causal | causal", "causal"},
-      {"causal & ~causal", "none"}, {"causal | ~causal", "full"}, {"~full", "none"}, {"~none", "full"},
-      {"keys(0, 20) & causal", "causal"}, {"keys(-5, 99)", "full"}, {"window(-1, 0)", "window(-1, 0) & full"}, {"window(-1, -1)", "full"},
-      {"stride(1)", "full"}, {"chunked(50)", "full"}, {"causal & stride(2)", "stride(2) & causal"},
-      {"(causal | stride(2)) & keys(0, 3)", "keys(0, 3) & (stride(2) | causal)"}, {"positions(3, 3)", "none"}, {"keys(20, 30)", "none"},
-      {"documents([0, 20])", "full"}, {"documents([0, 7, 7, 20]) & (causal & full)", "causal & documents([0, 7, 7, 20])"}};
+      {"full & causal", "causal"},
+      {"causal & full", "causal"},
+      {"none | causal", "causal"},
+      {"none & causal", "none"},
+      {"full | causal", "full"},
+      {"~~causal", "causal"},
+      {"causal & causal", "causal"},
+      {"causal | causal", "causal"},
+      {"causal & ~causal", "none"},
+      {"causal | ~causal", "full"},
+      {"~full", "none"},
+      {"~none", "full"},
+      {"keys(0, 20) & causal", "causal"},
+      {"keys(-5, 99)", "full"},
+      {"window(-1, 0)", "window(-1, 0) & full"},
+      {"window(-1, -1)", "full"},
+      {"stride(1)", "full"},
+      {"chunked(50)", "full"},
+      {"causal & stride(2)", "stride(2) & causal"},
+      {"(causal | stride(2)) & keys(0, 3)", "keys(0, 3) & (stride(2) | causal)"},
+      {"positions(3, 3)", "none"},
+      {"keys(20, 30)", "none"},
+      {"documents([0, 20])", "full"},
+      {"documents([0, 7, 7, 20]) & (causal & full)", "causal & documents([0, 7, 7, 20])"}};
   for (const auto& [a, b] : equal) EXPECT_EQ(plane_of(a).digest(), plane_of(b).digest()) << a << " and " << b;
   EXPECT_NE(plane_of("causal").digest(), plane_of("causal(align=top_left)", 19, 20).digest());
   EXPECT_EQ(plane_of("causal").digest(), plane_of("causal(align=top_left)").digest());
 }
 
 TEST(Simplification, DropsNoCheck) {
-  for (const char* text : {"none & documents([0, 5])", "full | documents([0, 5])", "~none | tree([0])", "none & none & neighborhood(4, 3)"}) {
+  for (const char* text : {"none & documents([0, 5])", "full | documents([0, 5])", "~none | tree([0])",
+                           "none & none & neighborhood(4, 3)"}) {
     EXPECT_THROW(plane_of(text), Error) << text;
   }
 }
 
 TEST(Bands, AreRecognised) {
-  for (const char* text : {"full", "none", "causal", "window(3, 2)", "window(-1, 2)", "keys(3, 9)", "positions(4, 11)", "prefix(6)", "documents([0, 5, 5, 20])",
-                           "documents([0, 3, 20], [0, 18, 20])", "chunked(6)", "causal & window(7, 0) & documents([0, 5, 20]) & keys(2, 17)",
-                           "causal | prefix(6)", "prefix(4) | keys(0, 7) | causal", "~causal", "~window(-1, 3) & keys(2, 20)", "~prefix(5)",
-                           "causal & positions(3, 9) & chunked(4)", "window(3, -1) | keys(8, 20)", "causal(align=top_left) | prefix(2)"}) {
+  for (const char* text : {"full",
+                           "none",
+                           "causal",
+                           "window(3, 2)",
+                           "window(-1, 2)",
+                           "keys(3, 9)",
+                           "positions(4, 11)",
+                           "prefix(6)",
+                           "documents([0, 5, 5, 20])",
+                           "documents([0, 3, 20], [0, 18, 20])",
+                           "chunked(6)",
+                           "causal & window(7, 0) & documents([0, 5, 20]) & keys(2, 17)",
+                           "causal | prefix(6)",
+                           "prefix(4) | keys(0, 7) | causal",
+                           "~causal",
+                           "~window(-1, 3) & keys(2, 20)",
+                           "~prefix(5)",
+                           "causal & positions(3, 9) & chunked(4)",
+                           "window(3, -1) | keys(8, 20)",
+                           "causal(align=top_left) | prefix(2)"}) {
     for (const auto& [s_q, s_kv] : {std::pair{20, 20}, {7, 20}}) {
-      if (std::string(text).find("cu") != std::string::npos || (s_q != 20 && std::string(text).find("], [") != std::string::npos)) continue;
+      if (std::string(text).find("cu") != std::string::npos ||
+          (s_q != 20 && std::string(text).find("], [") != std::string::npos))
+        continue;
       const Mask mask = Mask::parse(text);
       EXPECT_TRUE(plane_of(mask, s_q, s_kv).is_band()) << text;
       std::mt19937_64 rng(3);
@@ -96,15 +138,16 @@ TEST(Bands, AreRecognised) {
       check_mask(mask, {s_q, s_kv, 1, 1, 1}, rng, tightness);
     }
   }
-  for (const char* text : {"causal & stride(2)", "window(2, 0) | keys(0, 1)", "~keys(3, 5)", "tree([-1, 0])", "shared_prefix(4, [8, 8])", "positions(3, 5) | causal",
-                           "keys(0, 2) | keys(5, 7)"}) {
+  for (const char* text : {"causal & stride(2)", "window(2, 0) | keys(0, 1)", "~keys(3, 5)", "tree([-1, 0])",
+                           "shared_prefix(4, [8, 8])", "positions(3, 5) | causal", "keys(0, 2) | keys(5, 7)"}) {
     EXPECT_FALSE(plane_of(text).is_band()) << text;
   }
 }
 
 TEST(Planes, AreShared) {
   const Mask causal = Mask::parse("causal");
-  const std::vector<Sequence> two{{.batch = 0, .q_begin = 0, .s_q = 8, .kv_begin = 0, .s_kv = 8}, {.batch = 1, .q_begin = 0, .s_q = 8, .kv_begin = 0, .s_kv = 8}};
+  const std::vector<Sequence> two{{.batch = 0, .q_begin = 0, .s_q = 8, .kv_begin = 0, .s_kv = 8},
+                                  {.batch = 1, .q_begin = 0, .s_q = 8, .kv_begin = 0, .s_kv = 8}};
   BoundMask bound = anymask::bind(causal, two, 8, 2);
   EXPECT_EQ(bound.heads, 1);
   EXPECT_EQ(bound.planes.size(), 1u);
@@ -134,7 +177,8 @@ TEST(Planes, AreShared) {
 
 TEST(Planes, OfManySequencesAndHeadsAreCheap) {
   std::vector<Sequence> sequences;
-  for (int64_t i = 0; i < 4096; ++i) sequences.push_back({.batch = 0, .q_begin = i * 32, .s_q = 1 + i % 32, .kv_begin = i * 32, .s_kv = 1 + i % 32});
+  for (int64_t i = 0; i < 4096; ++i)
+    sequences.push_back({.batch = 0, .q_begin = i * 32, .s_q = 1 + i % 32, .kv_begin = i * 32, .s_kv = 1 + i % 32});
   const BoundMask bound = anymask::bind(Mask::parse("causal & window(5, 0) | prefix(3)"), sequences, 32, 8);
   EXPECT_EQ(bound.planes.size(), 32u);
   EXPECT_EQ(bound.plane_of.size(), 4096u);
@@ -148,9 +192,11 @@ TEST(Digests, DependOnContentsAndNotOnLayout) {
   strided.rank = 1;
   strided.shape = {3};
   strided.stride = {2};
-  const Array wide = Array::own(std::vector<int64_t>{0, 4, 8}, "x"), other = Array::own(std::vector<int64_t>{0, 5, 8}, "x");
+  const Array wide = Array::own(std::vector<int64_t>{0, 4, 8}, "x"),
+              other = Array::own(std::vector<int64_t>{0, 5, 8}, "x");
   const Array borrowed = Array::borrow(strided, "y");
-  const Mask a = Mask::parse("documents(@x)", {&wide, 1}), b = Mask::parse("documents(@x)", {&other, 1}), c = Mask::parse("documents(@y)", {&borrowed, 1});
+  const Mask a = Mask::parse("documents(@x)", {&wide, 1}), b = Mask::parse("documents(@x)", {&other, 1}),
+             c = Mask::parse("documents(@y)", {&borrowed, 1});
   EXPECT_NE(a.digest(), b.digest());
   EXPECT_FALSE(a == b);
   EXPECT_EQ(a.digest(), c.digest());
@@ -212,7 +258,8 @@ TEST(Depth, TensOfThousandsOfOperandsAndThousandsOfLevels) {
     const char* leaf = level % 3 == 0 ? "keys(0, 9)" : level % 3 == 1 ? "stride(3)" : "window(4, 0)";
     const Mask next = Mask::parse(leaf);
     mask = level % 2 == 0 ? ~(next & mask) : next | mask;
-    text = level % 2 == 0 ? std::string("~(") + leaf + (level == 0 ? " & " + text + ")" : " & (" + text + "))") : std::string(leaf) + " | " + text;
+    text = level % 2 == 0 ? std::string("~(") + leaf + (level == 0 ? " & " + text + ")" : " & (" + text + "))")
+                          : std::string(leaf) + " | " + text;
   }
   EXPECT_TRUE(mask.str() == text);
   EXPECT_TRUE(Mask::parse(text) == mask);

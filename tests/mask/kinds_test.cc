@@ -1,4 +1,5 @@
-// Every kind against the oracle: values, words, intervals, and classification sound everywhere and exact where it is promised.
+// Every kind against the oracle: values, words, intervals, and classification sound everywhere and exact where it is
+// promised.
 #include "against_oracle.h"
 
 #include "mask/kind.h"
@@ -20,11 +21,21 @@ TEST_P(Kinds, MatchTheOracle) {
   EXPECT_GT(tightness.rectangles, 500);
   // Exact but for documents with keys and no rows, intervals beyond what one look takes, and dilated neighbourhoods.
   switch (kind.op) {
-    case Op::documents: EXPECT_LE(tightness.loose, tightness.rectangles / 50); break;
-    case Op::neighborhood: EXPECT_LE(tightness.loose, tightness.rectangles / 4); break;
-    case Op::per_batch: case Op::per_head: EXPECT_LE(tightness.loose, tightness.rectangles / 20); break;
-    case Op::tree: EXPECT_LE(tightness.loose, tightness.rectangles / 100); break;
-    default: EXPECT_EQ(tightness.loose, 0);
+    case Op::documents:
+      EXPECT_LE(tightness.loose, tightness.rectangles / 50);
+      break;
+    case Op::neighborhood:
+      EXPECT_LE(tightness.loose, tightness.rectangles / 4);
+      break;
+    case Op::per_batch:
+    case Op::per_head:
+      EXPECT_LE(tightness.loose, tightness.rectangles / 20);
+      break;
+    case Op::tree:
+      EXPECT_LE(tightness.loose, tightness.rectangles / 100);
+      break;
+    default:
+      EXPECT_EQ(tightness.loose, 0);
   }
 }
 
@@ -81,7 +92,8 @@ TEST(LongTables, AreSoundAndTight) {
     return Array::own(view, array.name);
   };
   const Array arrays[] = {two_columns(begin), two_columns(end), Array::own(chain, "chain"), Array::own(bush, "bush")};
-  for (const char* text : {"row_intervals(@begin, @end)", "col_intervals(@begin, @end)", "tree(@chain)", "tree(@bush)", "tree(@chain) & keys(5, 200)"}) {
+  for (const char* text : {"row_intervals(@begin, @end)", "col_intervals(@begin, @end)", "tree(@chain)", "tree(@bush)",
+                           "tree(@chain) & keys(5, 200)"}) {
     Tightness tightness;
     check_mask(Mask::parse(text, arrays), shape, rng, tightness);
     EXPECT_LE(tightness.loose, 8) << text;

@@ -15,13 +15,21 @@ double element(const Array& array, std::vector<int64_t> index) {
   int64_t at = 0;
   for (int i = 0; i < view.rank; ++i) at += (view.shape[i] == 1 ? 0 : index[i]) * view.stride[i];
   switch (view.dtype) {
-    case DType::f32: return view.as<float>()[at];
-    case DType::f64: return view.as<double>()[at];
-    case DType::f16: return f16_to_f32(view.as<uint16_t>()[at]);
-    case DType::bf16: return bf16_to_f32(view.as<uint16_t>()[at]);
-    case DType::i32: return view.as<int32_t>()[at];
-    case DType::i64: return static_cast<double>(view.as<int64_t>()[at]);
-    case DType::u8: case DType::boolean: return view.as<uint8_t>()[at];
+    case DType::f32:
+      return view.as<float>()[at];
+    case DType::f64:
+      return view.as<double>()[at];
+    case DType::f16:
+      return f16_to_f32(view.as<uint16_t>()[at]);
+    case DType::bf16:
+      return bf16_to_f32(view.as<uint16_t>()[at]);
+    case DType::i32:
+      return view.as<int32_t>()[at];
+    case DType::i64:
+      return static_cast<double>(view.as<int64_t>()[at]);
+    case DType::u8:
+    case DType::boolean:
+      return view.as<uint8_t>()[at];
   }
   return 0;
 }
@@ -42,7 +50,8 @@ std::vector<int64_t> list(const Array& array, const Plane& plane) {
   const int64_t n = array.view.shape[array.view.rank - 1];
   std::vector<int64_t> values;
   for (int64_t i = 0; i < n; ++i) {
-    values.push_back(static_cast<int64_t>(array.view.rank == 2 ? element(array, {plane.batch, i}) : element(array, {i})));
+    values.push_back(
+        static_cast<int64_t>(array.view.rank == 2 ? element(array, {plane.batch, i}) : element(array, {i})));
   }
   return values;
 }
@@ -55,7 +64,9 @@ int64_t stretch(const std::vector<int64_t>& offsets, int64_t x) {
   return -1;
 }
 
-int64_t div_down(int64_t x, int64_t n) { return static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(n))); }
+int64_t div_down(int64_t x, int64_t n) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(n)));
+}
 
 bool in_interval(const Array& begin, const Array& end, const Plane& plane, int64_t line, int64_t x) {
   const int rank = begin.view.rank;
@@ -64,7 +75,9 @@ bool in_interval(const Array& begin, const Array& end, const Plane& plane, int64
     double bounds[2];
     for (int k = 0; k < 2; ++k) {
       const Array& array = k == 0 ? begin : end;
-      bounds[k] = rank == 1 ? element(array, {line}) : rank == 2 ? element(array, {line, i}) : element(array, {plane.batch, head_of(array, plane), line, i});
+      bounds[k] = rank == 1   ? element(array, {line})
+                  : rank == 2 ? element(array, {line, i})
+                              : element(array, {plane.batch, head_of(array, plane), line, i});
     }
     if (bounds[0] <= static_cast<double>(x) && static_cast<double>(x) < bounds[1]) return true;
   }
@@ -90,15 +103,20 @@ bool neighbours(int64_t n, int64_t kernel, int64_t dilation, int64_t x, int64_t 
 bool leaf(const LeafArguments& in, const Plane& plane, int64_t q, int64_t kv) {
   const auto position = [&](size_t align) { return in.top_left(align) ? q : q + plane.s_kv - plane.s_q; };
   switch (in.row().kind.op) {
-    case Op::full: return true;
-    case Op::none: return false;
-    case Op::causal: return kv <= position(0);
+    case Op::full:
+      return true;
+    case Op::none:
+      return false;
+    case Op::causal:
+      return kv <= position(0);
     case Op::window: {
       const int64_t p = position(2), left = in.integer(0), right = in.integer(1);
       return (left == -1 || p - left <= kv) && (right == -1 || kv <= p + right);
     }
-    case Op::keys: return in.integer(0) <= kv && kv < in.integer(1);
-    case Op::positions: return in.integer(0) <= position(2) && position(2) < in.integer(1);
+    case Op::keys:
+      return in.integer(0) <= kv && kv < in.integer(1);
+    case Op::positions:
+      return in.integer(0) <= position(2) && position(2) < in.integer(1);
     case Op::prefix:
       return kv < (in.is_number(0) ? in.number(0) : static_cast<int64_t>(element(*in.array(0), {plane.batch})));
     case Op::documents: {
@@ -106,8 +124,10 @@ bool leaf(const LeafArguments& in, const Plane& plane, int64_t q, int64_t kv) {
       const int64_t of_row = stretch(cu, in.given(1) ? q : position(2));
       return of_row >= 0 && of_row == stretch(in.given(1) ? list(*in.array(1), plane) : cu, kv);
     }
-    case Op::chunked: return div_down(position(1), in.integer(0)) == div_down(kv, in.integer(0));
-    case Op::stride: return (position(1) - kv) % in.integer(0) == 0;
+    case Op::chunked:
+      return div_down(position(1), in.integer(0)) == div_down(kv, in.integer(0));
+    case Op::stride:
+      return (position(1) - kv) % in.integer(0) == 0;
     case Op::shared_prefix: {
       const int64_t n = in.integer(0), p = position(2);
       std::vector<int64_t> offsets{n};
@@ -126,15 +146,21 @@ bool leaf(const LeafArguments& in, const Plane& plane, int64_t q, int64_t kv) {
       }
       return false;
     }
-    case Op::blocks: return at_plane(*in.array(0), plane, q / in.integer(1), kv / in.integer(2)) != 0;
-    case Op::bits: return static_cast<int>(at_plane(*in.array(0), plane, q, kv / 8)) >> (kv % 8) & 1;
-    case Op::dense: return at_plane(*in.array(0), plane, q, kv) != 0;
-    case Op::row_intervals: return in_interval(*in.array(0), *in.array(1), plane, q, kv);
-    case Op::col_intervals: return in_interval(*in.array(0), *in.array(1), plane, kv, q);
+    case Op::blocks:
+      return at_plane(*in.array(0), plane, q / in.integer(1), kv / in.integer(2)) != 0;
+    case Op::bits:
+      return static_cast<int>(at_plane(*in.array(0), plane, q, kv / 8)) >> (kv % 8) & 1;
+    case Op::dense:
+      return at_plane(*in.array(0), plane, q, kv) != 0;
+    case Op::row_intervals:
+      return in_interval(*in.array(0), *in.array(1), plane, q, kv);
+    case Op::col_intervals:
+      return in_interval(*in.array(0), *in.array(1), plane, kv, q);
     case Op::neighborhood: {
       int64_t p = position(3);
       if (p < 0 || p >= plane.s_kv) return false;
-      const std::vector<int64_t> shape = in.is_number(0) ? std::vector<int64_t>{in.number(0)} : list(*in.array(0), plane);
+      const std::vector<int64_t> shape =
+          in.is_number(0) ? std::vector<int64_t>{in.number(0)} : list(*in.array(0), plane);
       for (size_t axis = shape.size(); axis-- > 0;) {
         const int64_t kernel = in.is_number(1) ? in.number(1) : list(*in.array(1), plane)[axis];
         const int64_t dilation = in.is_number(2) ? in.number(2) : list(*in.array(2), plane)[axis];
@@ -153,8 +179,10 @@ bool leaf(const LeafArguments& in, const Plane& plane, int64_t q, int64_t kv) {
       if (noisy_row) return block_q > block_kv;
       return !noisy_key && block_q >= block_kv;
     }
-    case Op::threshold: return at_plane(*in.array(0), plane, q, kv) >= in.real(1);
-    default: return false;
+    case Op::threshold:
+      return at_plane(*in.array(0), plane, q, kv) >= in.real(1);
+    default:
+      return false;
   }
 }
 
@@ -173,13 +201,23 @@ bool keep(const Mask& mask, const Plane& plane, int64_t q, int64_t kv) {
     const std::vector<bool> operands(stack.end() - instruction.arity, stack.end());
     stack.resize(stack.size() - instruction.arity);
     switch (instruction.op) {
-      case Op::op_and: stack.push_back(std::count(operands.begin(), operands.end(), false) == 0); break;
-      case Op::op_or: stack.push_back(std::count(operands.begin(), operands.end(), true) > 0); break;
-      case Op::op_not: stack.push_back(!operands[0]); break;
-      case Op::per_batch: stack.push_back(operands[plane.batch]); break;
+      case Op::op_and:
+        stack.push_back(std::count(operands.begin(), operands.end(), false) == 0);
+        break;
+      case Op::op_or:
+        stack.push_back(std::count(operands.begin(), operands.end(), true) > 0);
+        break;
+      case Op::op_not:
+        stack.push_back(!operands[0]);
+        break;
+      case Op::per_batch:
+        stack.push_back(operands[plane.batch]);
+        break;
       default: {
         const auto count = static_cast<int64_t>(operands.size());
-        stack.push_back(operands[count == 1 ? 0 : count == plane.h_q ? plane.head : plane.head / (plane.h_q / plane.h_kv)]);
+        stack.push_back(operands[count == 1           ? 0
+                                 : count == plane.h_q ? plane.head
+                                                      : plane.head / (plane.h_q / plane.h_kv)]);
       }
     }
   }

@@ -1,5 +1,5 @@
-// The mask table of the documentation, said again as plainly as possible: one pair at a time, straight from the arguments as the
-// user gave them. Shares nothing with the leaves but the program it reads.
+// The mask table of the documentation, said again as plainly as possible: one pair at a time, straight from the
+// arguments as the user gave them. Shares nothing with the leaves but the program it reads.
 #pragma once
 
 #include <span>

@@ -40,7 +40,8 @@ TEST(Text, PrintsCanonically) {
       {"tree([-1], align=top_left)", "tree([-1], align=\"top_left\")"},
       {"neighborhood(16, 3)", "neighborhood(16, 3)"},
       {"neighborhood([4, 4], 3, 1)", "neighborhood([4, 4], 3)"},
-      {"neighborhood([4, 4], [3, 1], dilation=[1, 2], align=top_left)", "neighborhood([4, 4], [3, 1], [1, 2], align=\"top_left\")"},
+      {"neighborhood([4, 4], [3, 1], dilation=[1, 2], align=top_left)",
+       "neighborhood([4, 4], [3, 1], [1, 2], align=\"top_left\")"},
       {"documents([0, 4], cu_kv=[0, 6])", "documents([0, 4], [0, 6])"},
       {"prefix(n=+5)", "prefix(5)"},
       {"prefix([5, 6])", "prefix([5, 6])"},
@@ -69,9 +70,13 @@ Array bias() {
 
 TEST(Text, ReadsAndPrintsRealNumbers) {
   const Array array = bias();
-  const std::pair<const char*, const char*> cases[] = {
-      {"0.5", "0.5"}, {"1", "1"}, {"-1.25", "-1.25"}, {"1e-3", "0.001"}, {"2.5E2", "250"}, {".5", "0.5"}, {"5.", "5"}, {"-inf", "-inf"}, {"inf", "inf"},
-      {"1e300", "1e+300"}, {"0.1", "0.1"}, {"-0.0", "-0.0"}, {"+3.5", "3.5"}, {"123456789.125", "123456789.125"}};
+  const std::pair<const char*, const char*> cases[] = {{"0.5", "0.5"},     {"1", "1"},
+                                                       {"-1.25", "-1.25"}, {"1e-3", "0.001"},
+                                                       {"2.5E2", "250"},   {".5", "0.5"},
+                                                       {"5.", "5"},        {"-inf", "-inf"},
+                                                       {"inf", "inf"},     {"1e300", "1e+300"},
+                                                       {"0.1", "0.1"},     {"-0.0", "-0.0"},
+                                                       {"+3.5", "3.5"},    {"123456789.125", "123456789.125"}};
   for (const auto& [written, printed] : cases) {
     const Mask mask = Mask::parse(std::string("threshold(@bias, ") + written + ")", {&array, 1});
     EXPECT_EQ(mask.str(), std::string("threshold(@bias, ") + printed + ")");
@@ -82,7 +87,9 @@ TEST(Text, ReadsAndPrintsRealNumbers) {
 TEST(Text, NamesArrays) {
   std::vector<int64_t> offsets;
   for (int64_t i = 0; i <= 17; ++i) offsets.push_back(i);
-  const auto documents = [](const Array& array) { return Mask::leaf("documents", std::vector<MaskArgument>{{"", array}}); };
+  const auto documents = [](const Array& array) {
+    return Mask::leaf("documents", std::vector<MaskArgument>{{"", array}});
+  };
   const Mask nameless = documents(Array::own(offsets));
   EXPECT_EQ(nameless.str(), "documents(@array0)");
   offsets.pop_back();
@@ -226,7 +233,8 @@ TEST(Text, ShowsTheEndOfLongTexts) {
 
 TEST(Text, NestsDeepAndRefusesDeeper) {
   for (const int depth : {1000, 9000}) {
-    const std::string brackets = std::string(static_cast<size_t>(depth), '(') + "causal" + std::string(static_cast<size_t>(depth), ')');
+    const std::string brackets =
+        std::string(static_cast<size_t>(depth), '(') + "causal" + std::string(static_cast<size_t>(depth), ')');
     EXPECT_EQ(Mask::parse(brackets).str(), "causal");
     std::string lists;
     for (int i = 0; i < depth; ++i) lists += "per_head([";

@@ -6,7 +6,8 @@
 namespace anymask {
 
 inline ArgumentSpec align_argument() {
-  return {"align", ArgumentType::align, false, "bottom_right", "position of row q: q + s_kv - s_q (bottom_right), or q (top_left)"};
+  return {"align", ArgumentType::align, false, "bottom_right",
+          "position of row q: q + s_kv - s_q (bottom_right), or q (top_left)"};
 }
 
 }  // namespace anymask

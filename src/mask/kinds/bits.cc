@@ -10,7 +10,8 @@ namespace {
 void check(const LeafArguments& in) {
   require_rank(in, 0, {2, 4}, "[s_q or 1, ceil(s_kv / 8)], or 4-d with [b or 1, heads or 1] before it");
   if (in.array(0)->view.dtype != DType::u8) {
-    fail_invalid(where(in, 0), " has type ", name_of(in.array(0)->view.dtype), "; expected uint8, eight keys a byte: pack it, or use dense");
+    fail_invalid(where(in, 0), " has type ", name_of(in.array(0)->view.dtype),
+                 "; expected uint8, eight keys a byte: pack it, or use dense");
   }
 }
 
@@ -32,7 +33,10 @@ Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
   std::vector<uint8_t> packed;
   const int64_t sparse = example::pick(rng, 0, 2);
   for (int64_t i = 0; i < planes * axes[axes.size() - 2] * axes.back(); ++i) {
-    packed.push_back(static_cast<uint8_t>(sparse == 0 ? rng() : sparse == 1 ? rng() & rng() & rng() : example::chance(rng, 8) ? rng() : 0));
+    packed.push_back(static_cast<uint8_t>(sparse == 0               ? rng()
+                                          : sparse == 1             ? rng() & rng() & rng()
+                                          : example::chance(rng, 8) ? rng()
+                                                                    : 0));
   }
   return Mask::leaf("bits", std::vector<MaskArgument>{{"", example::bytes(rng, DType::u8, axes, packed)}});
 }
@@ -40,18 +44,21 @@ Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
 }  // namespace
 
 KindRow bits_kind() {
-  return {.kind = {.op = Op::bits,
-                   .name = "bits",
-                   .arguments = {{"packed", ArgumentType::array, true, "",
-                                  "[s_q or 1, ceil(s_kv / 8)] uint8, little-endian in a byte, or with [b or 1, heads or 1] before it"}},
-                   .keeps = "the bit (little-endian in a byte, rows padded to bytes)",
-                   .summary = "any mask, one bit a pair",
-                   .example = "bits(@packed)",
-                   .random = random},
-          .axes = ArrayAxes::planes,
-          .check = check,
-          .bind = bind,
-          .ops = leaf_ops<Bits>()};
+  return {
+      .kind =
+          {.op = Op::bits,
+           .name = "bits",
+           .arguments =
+               {{"packed", ArgumentType::array, true, "",
+                 "[s_q or 1, ceil(s_kv / 8)] uint8, little-endian in a byte, or with [b or 1, heads or 1] before it"}},
+           .keeps = "the bit (little-endian in a byte, rows padded to bytes)",
+           .summary = "any mask, one bit a pair",
+           .example = "bits(@packed)",
+           .random = random},
+      .axes = ArrayAxes::planes,
+      .check = check,
+      .bind = bind,
+      .ops = leaf_ops<Bits>()};
 }
 
 }  // namespace anymask

@@ -1,5 +1,6 @@
 // bits(packed): bit kv % 8 of byte kv / 8 of row q, little-endian in a byte.
-// data[0]: uint8 [rows, bytes]; stride[0]: bytes from row to row (0: one row for all) and from byte to byte. size[0]: bytes a row.
+// data[0]: uint8 [rows, bytes]; stride[0]: bytes from row to row (0: one row for all) and from byte to byte. size[0]:
+// bytes a row.
 #pragma once
 
 #include "mask/kinds/common.h"

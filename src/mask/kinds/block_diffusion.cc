@@ -10,7 +10,8 @@ namespace {
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   const int64_t seq = in.integer(0);
   if (plane.s_kv % 2 != 0 || seq != plane.s_kv / 2) {
-    fail_invalid("block_diffusion: seq is ", seq, "; expected 2 * seq = s_kv = ", plane.s_kv, ": the keys are a noisy and a clean copy",
+    fail_invalid("block_diffusion: seq is ", seq, "; expected 2 * seq = s_kv = ", plane.s_kv,
+                 ": the keys are a noisy and a clean copy",
                  plane.s_kv % 2 == 0 ? cat(", so use ", plane.s_kv / 2) : "");
   }
   leaf.args.ints[0] = seq;
@@ -33,7 +34,8 @@ KindRow block_diffusion_kind() {
                    .arguments = {{"seq", ArgumentType::integer, true, "", "positions of each half; 2 * seq = s_kv"},
                                  {"block", ArgumentType::integer, true, "", "positions a block"},
                                  align_argument()},
-                   .keeps = "the noisy + clean mask of block diffusion training over 2 * seq positions: a noisy row its own noisy block and the "
+                   .keeps = "the noisy + clean mask of block diffusion training over 2 * seq positions: a noisy row "
+                            "its own noisy block and the "
                             "clean blocks before it, a clean row the clean blocks up to its own",
                    .summary = "block diffusion training",
                    .example = "block_diffusion(8, 2)",

@@ -1,5 +1,5 @@
-// block_diffusion(seq, block): keys [0, seq) are the noisy half, [seq, 2 seq) the clean one. Noisy rows keep their own noisy block and
-// the clean blocks before it; clean rows keep the clean blocks up to their own. ints: seq, block.
+// block_diffusion(seq, block): keys [0, seq) are the noisy half, [seq, 2 seq) the clean one. Noisy rows keep their own
+// noisy block and the clean blocks before it; clean rows keep the clean blocks up to their own. ints: seq, block.
 #pragma once
 
 #include "mask/kinds/common.h"
@@ -17,7 +17,9 @@ struct BlockDiffusion {
       if (begin >= end) continue;
       const int64_t first = begin / a.ints[1], last = (end - 1) / a.ints[1];
       if (r.kv_begin < seq) {
-        sum.add(half == 1 ? Kept::empty : classify_equal(first, last, r.kv_begin / a.ints[1], (min_of(r.kv_end, seq) - 1) / a.ints[1]));
+        sum.add(half == 1
+                    ? Kept::empty
+                    : classify_equal(first, last, r.kv_begin / a.ints[1], (min_of(r.kv_end, seq) - 1) / a.ints[1]));
       }
       if (r.kv_end > seq) {  // a noisy row stops one block before its own
         const int64_t first_key = max_of(r.kv_begin - seq, 0) / a.ints[1], last_key = (r.kv_end - 1 - seq) / a.ints[1];
@@ -46,7 +48,8 @@ struct BlockDiffusion {
     const Row kept = row(a, q);
     return (kept.noisy.begin <= kv && kv < kept.noisy.end) || (kept.clean.begin <= kv && kv < kept.clean.end);
   }
-  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words, uint64_t* bits) {
+  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
+                                            uint64_t* bits) {
     const Row kept = row(a, q);
     for (int64_t w = 0; w < words; ++w) {
       bits[w] = interval_word(kept.noisy, kv_begin + 64 * w) | interval_word(kept.clean, kv_begin + 64 * w);

@@ -27,7 +27,9 @@ struct Blocks {
     }
     return some_kept ? Kept::full : Kept::empty;
   }
-  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) { return entry(map_row(a, q), kv / a.ints[1]); }
+  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
+    return entry(map_row(a, q), kv / a.ints[1]);
+  }
 
   static ANYMASK_HOST_DEVICE uint64_t word(const LeafArgs& a, int64_t q, int64_t kv_begin) {
     const uint64_t* row = map_row(a, q);
@@ -40,7 +42,8 @@ struct Blocks {
     return bits;
   }
   // Rows of one row of the map are equal: evaluated once, then copied.
-  static ANYMASK_HOST_DEVICE void words(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t words, uint64_t* bits) {
+  static ANYMASK_HOST_DEVICE void words(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin,
+                                        int64_t words, uint64_t* bits) {
     for (int64_t row = 0; row < rows; ++row, bits += words) {
       const bool repeats = row > 0 && (q_begin + row) % a.ints[0] != 0;
       for (int64_t w = 0; w < words; ++w) {

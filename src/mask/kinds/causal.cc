@@ -19,7 +19,8 @@ KindRow causal_kind() {
                          example::maybe_top_left(rng, arguments);
                          return Mask::leaf("causal", arguments);
                        }},
-          .bind = [](const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) { leaf.args.shift = plane.shift(in.top_left(0)); },
+          .bind = [](const LeafArguments& in, const PlaneContext& plane,
+                     BoundLeaf& leaf) { leaf.args.shift = plane.shift(in.top_left(0)); },
           .ops = leaf_ops<Causal>()};
 }
 

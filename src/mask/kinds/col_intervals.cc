@@ -8,11 +8,14 @@ KindRow col_intervals_kind() {
   return {.kind = {.op = Op::col_intervals,
                    .name = "col_intervals",
                    .arguments = {{"begin", ArgumentType::array, true, "",
-                                  "first row of each interval of each key, [s_kv or 1], [s_kv or 1, n] or with [b or 1, heads or 1] before it"},
-                                 {"end", ArgumentType::array, true, "", "end of each, the same shape; beyond the rows it is clipped"}},
+                                  "first row of each interval of each key, [s_kv or 1], [s_kv or 1, n] or with [b or "
+                                  "1, heads or 1] before it"},
+                                 {"end", ArgumentType::array, true, "",
+                                  "end of each, the same shape; beyond the rows it is clipped"}},
                    .keeps = "begin[kv, i] <= q < end[kv, i] for some i",
                    .summary = "each key lists the intervals of rows that see it (~col_intervals is FlashMask's form)",
-                   .example = "col_intervals([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [16, 4, 4, 8, 8, 8, 16, 12, 12, 16, 16, 16, 16, 16, 16, 16])",
+                   .example = "col_intervals([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [16, 4, 4, 8, 8, "
+                              "8, 16, 12, 12, 16, 16, 16, 16, 16, 16, 16])",
                    .random =
                        [](std::mt19937_64& rng, const ExampleShape& shape) {
                          return random_interval_lines("col_intervals", rng, shape, shape.s_kv, shape.s_q);

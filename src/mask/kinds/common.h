@@ -1,4 +1,5 @@
-// What the kinds share, on host and device alike: clipped intervals as words, floor division, offsets, three-valued sums.
+// What the kinds share, on host and device alike: clipped intervals as words, floor division, offsets, three-valued
+// sums.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,9 @@ namespace anymask {
 
 ANYMASK_HOST_DEVICE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 ANYMASK_HOST_DEVICE int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
-ANYMASK_HOST_DEVICE int64_t clamp_to(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+ANYMASK_HOST_DEVICE int64_t clamp_to(int64_t x, int64_t low, int64_t high) {
+  return x < low ? low : x > high ? high : x;
+}
 
 // Rounds down: floor_div(-1, 4) is -1. The divisor is positive.
 ANYMASK_HOST_DEVICE int64_t floor_div(int64_t x, int64_t divisor) {
@@ -29,7 +32,9 @@ ANYMASK_HOST_DEVICE uint64_t bit_range(int64_t begin, int64_t end) {
   if (begin >= end) return 0;
   return (~uint64_t{0} >> (64 - (end - begin))) << begin;
 }
-ANYMASK_HOST_DEVICE uint64_t interval_word(Interval i, int64_t kv_begin) { return bit_range(i.begin - kv_begin, i.end - kv_begin); }
+ANYMASK_HOST_DEVICE uint64_t interval_word(Interval i, int64_t kv_begin) {
+  return bit_range(i.begin - kv_begin, i.end - kv_begin);
+}
 
 // Clips to the keys. An empty interval becomes begin == end, so both ends stay monotone where they were.
 ANYMASK_HOST_DEVICE Interval clip(int64_t begin, int64_t end, int64_t s_kv) {
@@ -49,7 +54,8 @@ struct KeptSum {
   }
 };
 
-// Which of the n stretches [offsets[i], offsets[i + 1]) holds x: -1 below the first, n at and beyond the last. Empty ones hold nothing.
+// Which of the n stretches [offsets[i], offsets[i + 1]) holds x: -1 below the first, n at and beyond the last. Empty
+// ones hold nothing.
 ANYMASK_HOST_DEVICE int64_t find_stretch(const int64_t* offsets, int64_t n, int64_t x) {
   if (x < offsets[0]) return -1;
   int64_t low = 0, high = n + 1;  // offsets[low] <= x < offsets[high], with offsets[n + 1] = infinity
@@ -69,6 +75,9 @@ ANYMASK_HOST_DEVICE Kept classify_causal(int64_t p_begin, int64_t p_end, int64_t
   if (kv_begin >= p_end) return Kept::empty;
   return kv_end - 1 <= p_begin ? Kept::full : Kept::partial;
 }
+
+// Eight bytes of 0 or 1, the first lowest, to eight bits: a product gathers them in its top byte.
+ANYMASK_HOST_DEVICE uint64_t pack_flags(uint64_t flags) { return (flags * 0x0102040810204080ull) >> 56; }
 
 // A rectangle read word by word until both a kept and a dropped pair are seen: for masks that are their bits. Exact.
 template <class Kind>

@@ -11,7 +11,8 @@ void check(const LeafArguments& in) {
   require_rank(in, 0, {2, 4}, "[s_q or 1, s_kv], or 4-d with [b or 1, heads or 1] before it");
   const DType type = in.array(0)->view.dtype;
   if (type != DType::boolean && type != DType::u8) {
-    fail_invalid(where(in, 0), " has type ", name_of(type), "; expected bool or uint8, true = attend: compare it first, or use threshold");
+    fail_invalid(where(in, 0), " has type ", name_of(type),
+                 "; expected bool or uint8, true = attend: compare it first, or use threshold");
   }
 }
 
@@ -35,24 +36,26 @@ Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
   for (int64_t i = 0; i < planes * axes[axes.size() - 2] * axes.back(); ++i) {
     values.push_back(static_cast<uint8_t>(!example::chance(rng, one_in) ? 0 : wide ? example::pick(rng, 1, 255) : 1));
   }
-  return Mask::leaf("dense", std::vector<MaskArgument>{{"", example::bytes(rng, wide ? DType::u8 : DType::boolean, axes, values)}});
+  return Mask::leaf(
+      "dense", std::vector<MaskArgument>{{"", example::bytes(rng, wide ? DType::u8 : DType::boolean, axes, values)}});
 }
 
 }  // namespace
 
 KindRow dense_kind() {
-  return {.kind = {.op = Op::dense,
-                   .name = "dense",
-                   .arguments = {{"array", ArgumentType::array, true, "",
-                                  "[s_q or 1, s_kv] bool or uint8, true = attend, or with [b or 1, heads or 1] before it"}},
-                   .keeps = "the boolean",
-                   .summary = "any mask, one boolean a pair",
-                   .example = "dense(@array)",
-                   .random = random},
-          .axes = ArrayAxes::planes,
-          .check = check,
-          .bind = bind,
-          .ops = leaf_ops<Dense>()};
+  return {
+      .kind = {.op = Op::dense,
+               .name = "dense",
+               .arguments = {{"array", ArgumentType::array, true, "",
+                              "[s_q or 1, s_kv] bool or uint8, true = attend, or with [b or 1, heads or 1] before it"}},
+               .keeps = "the boolean",
+               .summary = "any mask, one boolean a pair",
+               .example = "dense(@array)",
+               .random = random},
+      .axes = ArrayAxes::planes,
+      .check = check,
+      .bind = bind,
+      .ops = leaf_ops<Dense>()};
 }
 
 }  // namespace anymask

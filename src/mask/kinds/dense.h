@@ -11,7 +11,9 @@ struct Dense {
     return static_cast<const uint8_t*>(a.data[0]) + q * a.stride[0][0];
   }
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) { return classify_by_words<Dense>(a, r); }
-  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) { return row(a, q)[kv * a.stride[0][1]] != 0; }
+  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
+    return row(a, q)[kv * a.stride[0][1]] != 0;
+  }
   static ANYMASK_HOST_DEVICE uint64_t word(const LeafArgs& a, int64_t q, int64_t kv_begin) {
     const uint8_t* bytes = row(a, q) + kv_begin * a.stride[0][1];
     const int64_t count = min_of(64, a.s_kv - kv_begin);
@@ -23,13 +25,12 @@ struct Dense {
     for (; i < count; ++i) bits |= uint64_t{bytes[i * a.stride[0][1]] != 0} << i;
     return bits;
   }
-  // Eight bytes to eight bits: the top bit of each byte is set where the byte is not 0, then a product gathers the eight.
+  // Eight bytes to eight bits: the top bit of each byte is set where the byte is not 0.
   static ANYMASK_HOST_DEVICE uint64_t pack(const uint8_t* bytes) {
     uint64_t x;
     __builtin_memcpy(&x, bytes, 8);
     const uint64_t low = 0x7f7f7f7f7f7f7f7full;
-    const uint64_t set = ((((x & low) + low) | x) & ~low) >> 7;
-    return (set * 0x0102040810204080ull) >> 56;
+    return pack_flags(((((x & low) + low) | x) & ~low) >> 7);
   }
 };
 

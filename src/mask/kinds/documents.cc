@@ -10,7 +10,9 @@ namespace {
 void check(const LeafArguments& in) {
   for (size_t i = 0; i < 2; ++i) require_rank(in, i, {1, 2}, "[documents + 1], or [b, documents + 1]");
   if (in.given(1) && in.top_left(2)) {
-    fail_invalid("documents: align is top_left; with cu_kv rows have offsets of their own and no alignment applies: leave align out");
+    fail_invalid(
+        "documents: align is top_left; with cu_kv rows have offsets of their own and no alignment applies: leave align "
+        "out");
   }
 }
 
@@ -24,7 +26,8 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
     std::vector<int64_t> cu_kv = load_integers(plane_view(in, 1, plane));
     require_offsets(in, 1, cu_kv, plane.s_kv, "s_kv");
     if (cu_kv.size() != cu.size()) {
-      fail_invalid(where(in, 1), " holds ", cu_kv.size(), " offsets and cu ", cu.size(), "; expected the same number: one more than documents");
+      fail_invalid(where(in, 1), " holds ", cu_kv.size(), " offsets and cu ", cu.size(),
+                   "; expected the same number: one more than documents");
     }
     leaf.hold_values(1, std::move(cu_kv));
   }
@@ -34,14 +37,16 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
 
 Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
   const bool by_row = example::chance(rng, 3), batched = example::chance(rng, 3) && shape.batch > 0;
-  const int64_t documents = (by_row ? shape.s_q | shape.s_kv : shape.s_kv) == 0 ? example::pick(rng, 0, 2) : example::pick(rng, 1, 6);
+  const int64_t documents =
+      (by_row ? shape.s_q | shape.s_kv : shape.s_kv) == 0 ? example::pick(rng, 0, 2) : example::pick(rng, 1, 6);
   const auto offsets = [&](int64_t last) {
     std::vector<int64_t> values;
     for (int64_t b = 0; b < (batched ? shape.batch : 1); ++b) {
       const std::vector<int64_t> row = example::offsets(rng, documents, last);
       values.insert(values.end(), row.begin(), row.end());
     }
-    return example::integers(rng, batched ? std::vector<int64_t>{shape.batch, documents + 1} : std::vector<int64_t>{documents + 1}, values);
+    return example::integers(
+        rng, batched ? std::vector<int64_t>{shape.batch, documents + 1} : std::vector<int64_t>{documents + 1}, values);
   };
   std::vector<MaskArgument> arguments{{"", offsets(by_row ? shape.s_q : shape.s_kv)}};
   if (by_row) {
@@ -58,8 +63,10 @@ KindRow documents_kind() {
   return {.kind = {.op = Op::documents,
                    .name = "documents",
                    .arguments = {{"cu", ArgumentType::integers, true, "",
-                                  "offsets of the documents, from 0 to s_kv over positions (or to s_q over rows, with cu_kv); [n + 1] or [b, n + 1]"},
-                                 {"cu_kv", ArgumentType::integers, false, "", "offsets over keys, from 0 to s_kv, when cu counts rows"},
+                                  "offsets of the documents, from 0 to s_kv over positions (or to s_q over rows, with "
+                                  "cu_kv); [n + 1] or [b, n + 1]"},
+                                 {"cu_kv", ArgumentType::integers, false, "",
+                                  "offsets over keys, from 0 to s_kv, when cu counts rows"},
                                  align_argument()},
                    .keeps = "the same document: one offsets array over positions, or one over rows q and one over keys",
                    .summary = "documents packed into one sequence, blind to each other",

@@ -1,6 +1,7 @@
 // documents(cu[, cu_kv]): the same document.
-// ints: documents; what is added to a row before it is looked up (the shift to positions, or 0 when rows have their own offsets).
-// data[0]: int64 [documents + 1] offsets of rows or positions; data[1]: of keys (the same array when only one was given).
+// ints: documents; what is added to a row before it is looked up (the shift to positions, or 0 when rows have their own
+// offsets). data[0]: int64 [documents + 1] offsets of rows or positions; data[1]: of keys (the same array when only one
+// was given).
 #pragma once
 
 #include "mask/kinds/common.h"
@@ -8,10 +9,12 @@
 namespace anymask {
 
 struct Documents {
-  static ANYMASK_HOST_DEVICE const int64_t* cu(const LeafArgs& a, int which) { return static_cast<const int64_t*>(a.data[which]); }
+  static ANYMASK_HOST_DEVICE const int64_t* cu(const LeafArgs& a, int which) {
+    return static_cast<const int64_t*>(a.data[which]);
+  }
 
-  // Documents of rows and of keys are ranges: apart EMPTY, one and the same FULL. Exact, save that a document that has rows but no
-  // keys (or keys but no rows) between others reads as PARTIAL.
+  // Documents of rows and of keys are ranges: apart EMPTY, one and the same FULL. Exact, save that a document that has
+  // rows but no keys (or keys but no rows) between others reads as PARTIAL.
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
     const int64_t n = a.ints[0];
     const int64_t first_row = find_stretch(cu(a, 0), n, r.q_begin + a.ints[1]);

@@ -1,16 +1,17 @@
-// Intervals listed line by line: lines are rows and intervals hold keys (row_intervals), or the other way round (col_intervals).
-// Each line's intervals are disjoint, ascending and do not touch; a line with fewer than n ends in void ones, which begin at the
-// far end and end at 0, so that they widen no bound.
+// Intervals listed line by line: lines are rows and intervals hold keys (row_intervals), or the other way round
+// (col_intervals). Each line's intervals are disjoint, ascending and do not touch; a line with fewer than n ends in
+// void ones, which begin at the far end and end at 0, so that they widen no bound.
 //
-// LeafArgs. ints: n intervals a line, lines (1: the same for all), leaves of the bounds tree. data[0], data[1]: int64 begins and ends
-// [lines, n]. data[2]: IntervalBounds [n, 2 * leaves], a heap over blocks of 32 lines for each i-th interval.
+// LeafArgs. ints: n intervals a line, lines (1: the same for all), leaves of the bounds tree. data[0], data[1]: int64
+// begins and ends [lines, n]. data[2]: IntervalBounds [n, 2 * leaves], a heap over blocks of 32 lines for each i-th
+// interval.
 #pragma once
 
 #include "mask/kinds/common.h"
 
 namespace anymask {
 
-struct IntervalBounds {  // over a range of lines
+struct IntervalBounds {        // over a range of lines
   int64_t min_begin, max_end;  // what any line may keep
   int64_t max_begin, min_end;  // what every line keeps
 };
@@ -30,7 +31,8 @@ struct IntervalTable {
   }
 
   // Lines [line_begin, line_end) against [begin, end). Sound always, exact up to 4,096 intervals.
-  static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, int64_t line_begin, int64_t line_end, int64_t begin, int64_t end) {
+  static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, int64_t line_begin, int64_t line_end, int64_t begin,
+                                           int64_t end) {
     const int64_t n = a.ints[0];
     if (a.ints[1] == 1) line_begin = 0, line_end = 1;
     if ((line_end - line_begin) * n <= 128) return classify_lines(a, line_begin, line_end, begin, end);
@@ -43,7 +45,8 @@ struct IntervalTable {
     if (!touched) return Kept::empty;
     return (line_end - line_begin) * n <= 4096 ? classify_lines(a, line_begin, line_end, begin, end) : Kept::partial;
   }
-  static ANYMASK_HOST_DEVICE Kept classify_lines(const LeafArgs& a, int64_t line_begin, int64_t line_end, int64_t begin, int64_t end) {
+  static ANYMASK_HOST_DEVICE Kept classify_lines(const LeafArgs& a, int64_t line_begin, int64_t line_end, int64_t begin,
+                                                 int64_t end) {
     const int64_t n = a.ints[0];
     KeptSum sum;
     for (int64_t line = line_begin; line < line_end; ++line) {
@@ -63,7 +66,8 @@ struct IntervalTable {
     return {min_of(a.min_begin, b.min_begin), max_of(a.max_end, b.max_end), max_of(a.max_begin, b.max_begin),
             min_of(a.min_end, b.min_end)};
   }
-  static ANYMASK_HOST_DEVICE IntervalBounds scan(const LeafArgs& a, int64_t i, int64_t line_begin, int64_t line_end, IntervalBounds result) {
+  static ANYMASK_HOST_DEVICE IntervalBounds scan(const LeafArgs& a, int64_t i, int64_t line_begin, int64_t line_end,
+                                                 IntervalBounds result) {
     for (int64_t line = line_begin; line < line_end; ++line) {
       const int64_t begin = begins(a)[line * a.ints[0] + i], end = ends(a)[line * a.ints[0] + i];
       result = join(result, {begin, end, begin, end});

@@ -8,7 +8,8 @@ namespace {
 
 void check(const LeafArguments& in) {
   if (in.integer(0) > in.integer(1)) {
-    fail_invalid("keys: a is ", in.integer(0), " and b is ", in.integer(1), "; expected a <= b: keys(a, b) keeps a <= kv < b");
+    fail_invalid("keys: a is ", in.integer(0), " and b is ", in.integer(1),
+                 "; expected a <= b: keys(a, b) keeps a <= kv < b");
   }
 }
 
@@ -28,7 +29,8 @@ KindRow keys_kind() {
   return {.kind = {.op = Op::keys,
                    .name = "keys",
                    .arguments = {{"a", ArgumentType::integer, true, "", "first key kept"},
-                                 {"b", ArgumentType::integer, true, "", "end of the keys kept; beyond the keys it is clipped"}},
+                                 {"b", ArgumentType::integer, true, "",
+                                  "end of the keys kept; beyond the keys it is clipped"}},
                    .keeps = "a <= kv < b",
                    .summary = "a range of keys: sinks, padding",
                    .example = "keys(0, 4)",

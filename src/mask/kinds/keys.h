@@ -10,7 +10,9 @@ struct Keys {
     if (r.kv_end <= a.ints[0] || r.kv_begin >= a.ints[1]) return Kept::empty;
     return a.ints[0] <= r.kv_begin && r.kv_end <= a.ints[1] ? Kept::full : Kept::partial;
   }
-  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t, int64_t kv) { return a.ints[0] <= kv && kv < a.ints[1]; }
+  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t, int64_t kv) {
+    return a.ints[0] <= kv && kv < a.ints[1];
+  }
   static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t) { return {a.ints[0], a.ints[1]}; }
 };
 

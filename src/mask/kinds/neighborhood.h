@@ -1,6 +1,6 @@
-// neighborhood(shape, kernel, dilation): of a 1-3-d grid flattened row-major, exactly `kernel` neighbours an axis, the window shifted
-// inward at the edges; with a dilation, among the positions of the same residue. Rows off the grid keep nothing.
-// ints: axes, then shape, kernel, dilation of three axes each, missing ones leading with 1.
+// neighborhood(shape, kernel, dilation): of a 1-3-d grid flattened row-major, exactly `kernel` neighbours an axis, the
+// window shifted inward at the edges; with a dilation, among the positions of the same residue. Rows off the grid keep
+// nothing. ints: axes, then shape, kernel, dilation of three axes each, missing ones leading with 1.
 #pragma once
 
 #include "mask/kinds/common.h"
@@ -37,7 +37,8 @@ struct Neighborhood {
     return true;
   }
 
-  // Cuts the cells [begin, end) into at most five boxes: part of a line, rest of a plane, whole planes, and the same at the end.
+  // Cuts the cells [begin, end) into at most five boxes: part of a line, rest of a plane, whole planes, and the same at
+  // the end.
   static ANYMASK_HOST_DEVICE int boxes(const LeafArgs& a, int64_t begin, int64_t end, Box* out) {
     const int64_t z = shape(a, 2), y = shape(a, 1);
     int count = 0;
@@ -62,7 +63,8 @@ struct Neighborhood {
   }
 
   // Along one axis, rows [x_begin, x_end) against keys [y_begin, y_end). Exact without dilation.
-  static ANYMASK_HOST_DEVICE Kept classify_axis(const LeafArgs& a, int axis, int64_t x_begin, int64_t x_end, int64_t y_begin, int64_t y_end) {
+  static ANYMASK_HOST_DEVICE Kept classify_axis(const LeafArgs& a, int axis, int64_t x_begin, int64_t x_end,
+                                                int64_t y_begin, int64_t y_end) {
     const int64_t n = shape(a, axis), k = kernel(a, axis), d = dilation(a, axis);
     if (d == 1) {  // windows move forward by at most one cell at a time: their union is a range
       const int64_t first = first_neighbour(a, axis, x_begin), last = first_neighbour(a, axis, x_end - 1);
@@ -70,7 +72,8 @@ struct Neighborhood {
       return last <= y_begin && y_end <= first + k ? Kept::full : Kept::partial;
     }
     if (x_end - x_begin == 1 && y_end - y_begin == 1) return near(a, axis, x_begin, y_begin) ? Kept::full : Kept::empty;
-    // Half a kernel to either side, or a whole one from an edge (the last position of a residue is n - d or beyond, the first before d).
+    // Half a kernel to either side, or a whole one from an edge (the last position of a residue is n - d or beyond, the
+    // first before d).
     const int64_t lowest = min_of(x_begin - d * (k / 2), n - d - d * (k - 1));
     const int64_t highest = max_of(x_end - 1 + d * (k / 2), d - 1 + d * (k - 1));
     return y_end <= lowest || highest < y_begin ? Kept::empty : Kept::partial;
@@ -87,7 +90,8 @@ struct Neighborhood {
       for (int j = 0; j < key_count; ++j) {
         Kept kept = Kept::full;
         for (int axis = 0; axis < 3; ++axis) {
-          kept = kept_and(kept, classify_axis(a, axis, rows[i].begin[axis], rows[i].end[axis], keys[j].begin[axis], keys[j].end[axis]));
+          kept = kept_and(kept, classify_axis(a, axis, rows[i].begin[axis], rows[i].end[axis], keys[j].begin[axis],
+                                              keys[j].end[axis]));
         }
         sum.add(kept);
         if (sum.result() == Kept::partial) return Kept::partial;
@@ -97,7 +101,8 @@ struct Neighborhood {
   }
 
   // Line by line of the grid: inside one line the kept cells are a range, or every dilation-th of one.
-  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words, uint64_t* bits) {
+  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
+                                            uint64_t* bits) {
     for (int64_t w = 0; w < words; ++w) bits[w] = 0;
     const int64_t p = q + a.shift, z = shape(a, 2), y = shape(a, 1);
     if (p < 0 || p >= a.s_kv) return;

@@ -1,4 +1,5 @@
-// Digest of a mask that is its bits: of every word of the plane, so that layouts and spare bits do not tell equal planes apart.
+// Digest of a mask that is its bits: of every word of the plane, so that layouts and spare bits do not tell equal
+// planes apart.
 #pragma once
 
 #include "mask/kind.h"
@@ -12,7 +13,8 @@ void hash_plane(BoundLeaf& leaf, int64_t rows) {
   std::vector<uint64_t> row(static_cast<size_t>(words));
   leaf.hasher.add(static_cast<uint64_t>(rows));
   for (int64_t q = 0; q < rows; ++q) {
-    for (int64_t w = 0; w < words; ++w) row[w] = Kind::word(leaf.args, q, 64 * w) & bit_range(0, leaf.args.s_kv - 64 * w);
+    for (int64_t w = 0; w < words; ++w)
+      row[w] = Kind::word(leaf.args, q, 64 * w) & bit_range(0, leaf.args.s_kv - 64 * w);
     leaf.hasher.add_words(row.data(), words);
   }
 }

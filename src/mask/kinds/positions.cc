@@ -9,7 +9,8 @@ namespace {
 
 void check(const LeafArguments& in) {
   if (in.integer(0) > in.integer(1)) {
-    fail_invalid("positions: a is ", in.integer(0), " and b is ", in.integer(1), "; expected a <= b: positions(a, b) keeps a <= p < b");
+    fail_invalid("positions: a is ", in.integer(0), " and b is ", in.integer(1),
+                 "; expected a <= b: positions(a, b) keeps a <= p < b");
   }
 }
 
@@ -34,7 +35,8 @@ KindRow positions_kind() {
   return {.kind = {.op = Op::positions,
                    .name = "positions",
                    .arguments = {{"a", ArgumentType::integer, true, "", "first position that sees keys"},
-                                 {"b", ArgumentType::integer, true, "", "end of the positions that see keys; beyond the rows it is clipped"},
+                                 {"b", ArgumentType::integer, true, "",
+                                  "end of the positions that see keys; beyond the rows it is clipped"},
                                  align_argument()},
                    .keeps = "a <= p < b",
                    .summary = "a range of query positions",

@@ -10,7 +10,9 @@ struct Positions {
     if (r.q_end <= a.ints[0] || r.q_begin >= a.ints[1]) return Kept::empty;
     return a.ints[0] <= r.q_begin && r.q_end <= a.ints[1] ? Kept::full : Kept::partial;
   }
-  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t) { return a.ints[0] <= q && q < a.ints[1]; }
+  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t) {
+    return a.ints[0] <= q && q < a.ints[1];
+  }
   // Empty at 0 before the range and at s_kv behind it: both ends stay monotone.
   static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t q) {
     if (q < a.ints[0]) return {0, 0};

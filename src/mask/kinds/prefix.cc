@@ -17,8 +17,7 @@ void check(const LeafArguments& in) {
 
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   int64_t n = in.number(0);
-  if (const Array* array = in.array(0)) {
-    if (array->view.shape[0] == 0) fail_invalid(where(in, 0), " is empty; expected one number for each batch entry: give ", plane.num_sequences);
+  if (in.array(0) != nullptr) {
     n = load_integer(plane_view(in, 0, plane), 0);
     check_length(in, n);
   }
@@ -26,7 +25,8 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
 }
 
 Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
-  if (example::chance(rng, 2) || shape.batch == 0) return Mask::leaf("prefix", std::vector<MaskArgument>{{"", example::pick(rng, 0, shape.s_kv + 1)}});
+  if (example::chance(rng, 2) || shape.batch == 0)
+    return Mask::leaf("prefix", std::vector<MaskArgument>{{"", example::pick(rng, 0, shape.s_kv + 1)}});
   std::vector<int64_t> n;
   for (int64_t b = 0; b < shape.batch; ++b) n.push_back(example::pick(rng, 0, shape.s_kv + 1));
   return Mask::leaf("prefix", std::vector<MaskArgument>{{"", example::integers(rng, {shape.batch}, n)}});
@@ -37,7 +37,8 @@ Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
 KindRow prefix_kind() {
   return {.kind = {.op = Op::prefix,
                    .name = "prefix",
-                   .arguments = {{"n", ArgumentType::integers, true, "", "keys kept: one number, or [b], one for each batch entry", true}},
+                   .arguments = {{"n", ArgumentType::integers, true, "",
+                                  "keys kept: one number, or [b], one for each batch entry", true}},
                    .keeps = "kv < n; n one number or one per batch entry",
                    .summary = "the first n keys (causal | prefix(n) is prefix-LM)",
                    .example = "prefix(5)",

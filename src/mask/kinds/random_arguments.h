@@ -30,7 +30,8 @@ inline Array arrange(std::mt19937_64& rng, DType type, const std::vector<int64_t
     view.stride[i] = stride;
     stride = stride * std::max<int64_t>(shape[i], 1) + (strided ? pick(rng, 0, 2) : 0);
   }
-  auto memory = std::make_shared<std::vector<uint64_t>>(static_cast<size_t>((stride * item + 7) / 8 + 1), 0x7f7f7f7f7f7f7f7f);
+  auto memory =
+      std::make_shared<std::vector<uint64_t>>(static_cast<size_t>((stride * item + 7) / 8 + 1), 0x7f7f7f7f7f7f7f7f);
   auto* bytes = reinterpret_cast<std::byte*>(memory->data());
   for (int64_t n = 0; n < view.numel(); ++n) {
     int64_t rest = n, offset = 0;
@@ -52,7 +53,8 @@ inline Array integers(std::mt19937_64& rng, const std::vector<int64_t>& shape, c
   return arrange(rng, DType::i32, shape, narrow.data());
 }
 
-inline Array bytes(std::mt19937_64& rng, DType type, const std::vector<int64_t>& shape, const std::vector<uint8_t>& values) {
+inline Array bytes(std::mt19937_64& rng, DType type, const std::vector<int64_t>& shape,
+                   const std::vector<uint8_t>& values) {
   return arrange(rng, type, shape, values.data());
 }
 

@@ -9,8 +9,11 @@ struct RowIntervals {
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
     return IntervalTable::classify(a, r.q_begin, r.q_end, r.kv_begin, r.kv_end);
   }
-  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) { return IntervalTable::holds(a, q, kv); }
-  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words, uint64_t* bits) {
+  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
+    return IntervalTable::holds(a, q, kv);
+  }
+  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
+                                            uint64_t* bits) {
     for (int64_t w = 0; w < words; ++w) bits[w] = 0;
     const int64_t n = a.ints[0], first = IntervalTable::line_index(a, q) * n;
     for (int64_t i = first; i < first + n; ++i) {

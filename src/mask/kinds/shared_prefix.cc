@@ -8,24 +8,29 @@ namespace anymask {
 namespace {
 
 void check(const LeafArguments& in) {
-  if (in.integer(0) < 0) fail_invalid(where(in, 0), " is ", in.integer(0), "; expected 0 or more: it is a number of keys");
+  if (in.integer(0) < 0)
+    fail_invalid(where(in, 0), " is ", in.integer(0), "; expected 0 or more: it is a number of keys");
   require_rank(in, 1, {1, 2}, "[segments], or [b, segments]");
 }
 
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   const int64_t n = in.integer(0);
-  if (n > plane.s_kv) fail_invalid("shared_prefix: n is ", n, "; expected at most s_kv = ", plane.s_kv, ": n + sum(lengths) must be s_kv");
+  if (n > plane.s_kv)
+    fail_invalid("shared_prefix: n is ", n, "; expected at most s_kv = ", plane.s_kv,
+                 ": n + sum(lengths) must be s_kv");
   std::vector<int64_t> offsets{n};
   for (const int64_t length : load_integers(plane_view(in, 1, plane))) {
-    if (length < 0) fail_invalid(where(in, 1), " holds ", length, "; expected 0 or more: each is the length of a segment");
+    if (length < 0)
+      fail_invalid(where(in, 1), " holds ", length, "; expected 0 or more: each is the length of a segment");
     if (length > plane.s_kv - offsets.back()) {
-      fail_invalid(where(in, 1), " and n sum to more than s_kv = ", plane.s_kv, "; expected n + sum(lengths) = s_kv: shorten them");
+      fail_invalid(where(in, 1), " and n sum to more than s_kv = ", plane.s_kv,
+                   "; expected n + sum(lengths) = s_kv: shorten them");
     }
     offsets.push_back(offsets.back() + length);
   }
   if (offsets.back() != plane.s_kv) {
-    fail_invalid("shared_prefix: n + sum(lengths) is ", offsets.back(), "; expected s_kv = ", plane.s_kv, ": add the missing ",
-                 plane.s_kv - offsets.back(), " positions to n or to a segment");
+    fail_invalid("shared_prefix: n + sum(lengths) is ", offsets.back(), "; expected s_kv = ", plane.s_kv,
+                 ": add the missing ", plane.s_kv - offsets.back(), " positions to n or to a segment");
   }
   leaf.args.shift = plane.shift(in.top_left(2));
   leaf.args.ints[0] = n;
@@ -42,7 +47,9 @@ Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
     for (int64_t i = 0; i < segments; ++i) lengths.push_back(offsets[i + 1] - offsets[i]);
   }
   std::vector<MaskArgument> arguments{
-      {"", n}, {"", example::integers(rng, rows > 0 ? std::vector<int64_t>{rows, segments} : std::vector<int64_t>{segments}, lengths)}};
+      {"", n},
+      {"", example::integers(rng, rows > 0 ? std::vector<int64_t>{rows, segments} : std::vector<int64_t>{segments},
+                             lengths)}};
   example::maybe_top_left(rng, arguments);
   return Mask::leaf("shared_prefix", arguments);
 }

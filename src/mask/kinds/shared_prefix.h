@@ -7,7 +7,9 @@
 namespace anymask {
 
 struct SharedPrefix {
-  static ANYMASK_HOST_DEVICE const int64_t* offsets(const LeafArgs& a) { return static_cast<const int64_t*>(a.data[0]); }
+  static ANYMASK_HOST_DEVICE const int64_t* offsets(const LeafArgs& a) {
+    return static_cast<const int64_t*>(a.data[0]);
+  }
 
   // Exact: cut at n into the keys all see and the keys of segments.
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
@@ -17,13 +19,17 @@ struct SharedPrefix {
     if (r.kv_end > n) sum.add(classify_segments(a, p_begin, p_end, max_of(r.kv_begin, n), r.kv_end));
     return sum.result();
   }
-  static ANYMASK_HOST_DEVICE Kept classify_segments(const LeafArgs& a, int64_t p_begin, int64_t p_end, int64_t kv_begin, int64_t kv_end) {
+  static ANYMASK_HOST_DEVICE Kept classify_segments(const LeafArgs& a, int64_t p_begin, int64_t p_end, int64_t kv_begin,
+                                                    int64_t kv_end) {
     const int64_t segments = a.ints[1];
-    const int64_t first_row = find_stretch(offsets(a), segments, p_begin), last_row = find_stretch(offsets(a), segments, p_end - 1);
-    const int64_t first_key = find_stretch(offsets(a), segments, kv_begin), last_key = find_stretch(offsets(a), segments, kv_end - 1);
+    const int64_t first_row = find_stretch(offsets(a), segments, p_begin),
+                  last_row = find_stretch(offsets(a), segments, p_end - 1);
+    const int64_t first_key = find_stretch(offsets(a), segments, kv_begin),
+                  last_key = find_stretch(offsets(a), segments, kv_end - 1);
     const int64_t first = max_of(first_row, first_key), last = min_of(last_row, last_key);
     if (first > last) return Kept::empty;
-    if (first < last) return Kept::partial;  // both ranges hold the end of segment `first`: a diagonal pair is kept, others are not
+    if (first < last)
+      return Kept::partial;  // both ranges hold the end of segment `first`: a diagonal pair is kept, others are not
     if (first < 0 || first >= segments) return Kept::empty;
     const int64_t begin = offsets(a)[first], end = offsets(a)[first + 1];
     const Kept inside =
@@ -40,9 +46,11 @@ struct SharedPrefix {
     const int64_t segment = find_stretch(offsets(a), a.ints[1], p);
     return segment < 0 || segment >= a.ints[1] ? a.s_kv : offsets(a)[segment];
   }
-  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words, uint64_t* bits) {
+  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
+                                            uint64_t* bits) {
     const int64_t p = q + a.shift;
-    const Interval prefix = clip(0, min_of(a.ints[0], p + 1), a.s_kv), segment = clip(segment_begin(a, p), p + 1, a.s_kv);
+    const Interval prefix = clip(0, min_of(a.ints[0], p + 1), a.s_kv),
+                   segment = clip(segment_begin(a, p), p + 1, a.s_kv);
     for (int64_t w = 0; w < words; ++w) {
       bits[w] = interval_word(prefix, kv_begin + 64 * w) | interval_word(segment, kv_begin + 64 * w);
     }

@@ -21,16 +21,17 @@ Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
 }  // namespace
 
 KindRow stride_kind() {
-  return {.kind = {.op = Op::stride,
-                   .name = "stride",
-                   .arguments = {{"n", ArgumentType::integer, true, "", "distance between kept keys"}, align_argument()},
-                   .keeps = "(p - kv) mod n == 0",
-                   .summary = "every n-th key, counted from the position (with window: dilated windows)",
-                   .example = "stride(3)",
-                   .random = random},
-          .check = [](const LeafArguments& in) { require_positive(in, 0); },
-          .bind = bind,
-          .ops = leaf_ops<Stride>()};
+  return {
+      .kind = {.op = Op::stride,
+               .name = "stride",
+               .arguments = {{"n", ArgumentType::integer, true, "", "distance between kept keys"}, align_argument()},
+               .keeps = "(p - kv) mod n == 0",
+               .summary = "every n-th key, counted from the position (with window: dilated windows)",
+               .example = "stride(3)",
+               .random = random},
+      .check = [](const LeafArguments& in) { require_positive(in, 0); },
+      .bind = bind,
+      .ops = leaf_ops<Stride>()};
 }
 
 }  // namespace anymask

@@ -13,7 +13,9 @@ struct Stride {
     if (floor_div(lowest - 1, n) == floor_div(highest, n)) return Kept::empty;  // no multiple of n among them
     return n == 1 || lowest == highest ? Kept::full : Kept::partial;
   }
-  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) { return (q + a.shift - kv) % a.ints[0] == 0; }
+  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
+    return (q + a.shift - kv) % a.ints[0] == 0;
+  }
   static ANYMASK_HOST_DEVICE uint64_t word(const LeafArgs& a, int64_t q, int64_t kv_begin) {
     uint64_t bits = 0;
     for (int64_t i = floor_mod(q + a.shift - kv_begin, a.ints[0]); i < 64; i += a.ints[0]) bits |= uint64_t{1} << i;

@@ -36,7 +36,8 @@ void check(const LeafArguments& in) {
 
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   const TensorView view = require_plane(in, 0, plane, plane.s_q, plane.s_kv, "[s_q or 1, s_kv]");
-  // The least float >= t: +infinity is, as t is no NaN. Keys ascend with values, -0 just before 0, which compares equal to it.
+  // The least float >= t: +infinity is, as t is no NaN. Keys ascend with values, -0 just before 0, which compares equal
+  // to it.
   uint32_t low = key_of_minus_infinity(view.dtype), high = key_of_infinity(view.dtype);
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
@@ -66,30 +67,34 @@ Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
   std::vector<uint16_t> narrow;
   for (int64_t i = 0; i < planes * axes[axes.size() - 2] * axes.back(); ++i) {
     const float special[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f};
-    values.push_back(example::chance(rng, 10) ? special[example::pick(rng, 0, 4)] : static_cast<float>(example::pick(rng, -8, 8)) / 4);
+    values.push_back(example::chance(rng, 10) ? special[example::pick(rng, 0, 4)]
+                                              : static_cast<float>(example::pick(rng, -8, 8)) / 4);
     narrow.push_back(type == DType::f16 ? f32_to_f16(values.back()) : f32_to_bf16(values.back()));
   }
-  const Array array = type == DType::f32 ? example::arrange(rng, type, axes, values.data()) : example::arrange(rng, type, axes, narrow.data());
-  const double t = example::chance(rng, 10) ? (example::chance(rng, 2) ? INFINITY : -INFINITY) : static_cast<double>(example::pick(rng, -9, 9)) / 4;
+  const Array array = type == DType::f32 ? example::arrange(rng, type, axes, values.data())
+                                         : example::arrange(rng, type, axes, narrow.data());
+  const double t = example::chance(rng, 10) ? (example::chance(rng, 2) ? INFINITY : -INFINITY)
+                                            : static_cast<double>(example::pick(rng, -9, 9)) / 4;
   return Mask::leaf("threshold", std::vector<MaskArgument>{{"", array}, {"", t}});
 }
 
 }  // namespace
 
 KindRow threshold_kind() {
-  return {.kind = {.op = Op::threshold,
-                   .name = "threshold",
-                   .arguments = {{"bias", ArgumentType::array, true, "",
-                                  "[s_q or 1, s_kv] float32, float16 or bfloat16, or with [b or 1, heads or 1] before it"},
-                                 {"t", ArgumentType::real, true, "", "the least value kept"}},
-                   .keeps = "bias >= t; NaN is never kept",
-                   .summary = "pairs whose bias is large enough",
-                   .example = "threshold(@bias, 0.5)",
-                   .random = random},
-          .axes = ArrayAxes::planes,
-          .check = check,
-          .bind = bind,
-          .ops = leaf_ops<Threshold>()};
+  return {
+      .kind = {.op = Op::threshold,
+               .name = "threshold",
+               .arguments = {{"bias", ArgumentType::array, true, "",
+                              "[s_q or 1, s_kv] float32, float16 or bfloat16, or with [b or 1, heads or 1] before it"},
+                             {"t", ArgumentType::real, true, "", "the least value kept"}},
+               .keeps = "bias >= t; NaN is never kept",
+               .summary = "pairs whose bias is large enough",
+               .example = "threshold(@bias, 0.5)",
+               .random = random},
+      .axes = ArrayAxes::planes,
+      .check = check,
+      .bind = bind,
+      .ops = leaf_ops<Threshold>()};
 }
 
 }  // namespace anymask

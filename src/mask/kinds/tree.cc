@@ -9,8 +9,8 @@
 namespace anymask {
 namespace {
 
-// Preorder numbers without recursion: sizes from the last node up (children come after their parents), then each node is entered
-// behind what its parent has handed out so far.
+// Preorder numbers without recursion: sizes from the last node up (children come after their parents), then each node
+// is entered behind what its parent has handed out so far.
 std::vector<TreeNode> build_nodes(const std::vector<int64_t>& parents) {
   const size_t n = parents.size();
   std::vector<TreeNode> nodes(n);
@@ -52,8 +52,10 @@ std::vector<TreeBounds> build_bounds(const std::vector<TreeNode>& nodes, size_t 
 void check(const LeafArguments& in) {
   require_rank(in, 0, {1, 2}, "[nodes], or [b, nodes]");
   const TensorView& view = in.array(0)->view;
-  if (view.shape[view.rank - 1] > INT32_MAX) fail_invalid(where(in, 0), " has shape ", view, "; expected at most 2^31 - 1 nodes: split the tree");
-  if (in.given(1) && in.integer(1) < 0) fail_invalid(where(in, 1), " is ", in.integer(1), "; expected 0 or more: it is a number of keys");
+  if (view.shape[view.rank - 1] > INT32_MAX)
+    fail_invalid(where(in, 0), " has shape ", view, "; expected at most 2^31 - 1 nodes: split the tree");
+  if (in.given(1) && in.integer(1) < 0)
+    fail_invalid(where(in, 1), " is ", in.integer(1), "; expected 0 or more: it is a number of keys");
 }
 
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
@@ -61,14 +63,16 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   const auto n = static_cast<int64_t>(parents.size());
   for (int64_t i = 0; i < n; ++i) {
     if (parents[i] < -1 || parents[i] >= i) {
-      fail_invalid(where(in, 0), " has ", parents[i], " at index ", i, "; expected -1 (a root) or an earlier node: list parents before children");
+      fail_invalid(where(in, 0), " has ", parents[i], " at index ", i,
+                   "; expected -1 (a root) or an earlier node: list parents before children");
     }
   }
-  if (n > plane.s_kv) fail_invalid(where(in, 0), " has ", n, " nodes; expected at most s_kv = ", plane.s_kv, ": each node is a key");
+  if (n > plane.s_kv)
+    fail_invalid(where(in, 0), " has ", n, " nodes; expected at most s_kv = ", plane.s_kv, ": each node is a key");
   const int64_t prefix = in.given(1) ? in.integer(1) : plane.s_kv - n;
   if (prefix > plane.s_kv - n) {
-    fail_invalid("tree: prefix is ", prefix, " before ", n, " nodes; expected prefix + nodes <= s_kv = ", plane.s_kv, ": use a prefix of ",
-                 plane.s_kv - n, " or less");
+    fail_invalid("tree: prefix is ", prefix, " before ", n, " nodes; expected prefix + nodes <= s_kv = ", plane.s_kv,
+                 ": use a prefix of ", plane.s_kv - n, " or less");
   }
   std::vector<TreeNode> nodes = build_nodes(parents);
   const uint64_t leaves = std::bit_ceil(static_cast<uint64_t>(n / Tree::block + 1));
@@ -82,7 +86,8 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
 }
 
 Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
-  const int64_t n = example::pick(rng, 0, shape.s_kv), rows = example::chance(rng, 3) && shape.batch > 0 ? shape.batch : 0;
+  const int64_t n = example::pick(rng, 0, shape.s_kv),
+                rows = example::chance(rng, 3) && shape.batch > 0 ? shape.batch : 0;
   const int64_t form = example::pick(rng, 0, 2);  // bushy, any, nearly a chain
   std::vector<int64_t> parents;
   for (int64_t b = 0; b < std::max<int64_t>(rows, 1); ++b) {
@@ -106,7 +111,8 @@ KindRow tree_kind() {
                    .name = "tree",
                    .arguments = {{"parents", ArgumentType::integers, true, "",
                                   "parent of each node, an earlier one or -1 for a root; [nodes] or [b, nodes]"},
-                                 {"prefix", ArgumentType::integer, false, "", "keys before the tree; s_kv - nodes when not given"},
+                                 {"prefix", ArgumentType::integer, false, "",
+                                  "keys before the tree; s_kv - nodes when not given"},
                                  align_argument()},
                    .keeps = "kv < prefix and kv <= p, or node kv - prefix is node p - prefix or an ancestor of it",
                    .summary = "a tree of candidate continuations after a context: speculative decoding",

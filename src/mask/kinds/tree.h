@@ -1,6 +1,7 @@
 // tree(parents[, prefix]): kv < prefix and kv <= p, or node kv - prefix is node p - prefix or an ancestor of it.
-// ints: prefix, nodes, leaves of the bounds tree. data[0]: TreeNode [nodes]. data[1]: TreeBounds [2 * leaves], a heap over blocks
-// of 32 nodes. Parents come before their children, so ancestors of a node are met in falling order on the way up.
+// ints: prefix, nodes, leaves of the bounds tree. data[0]: TreeNode [nodes]. data[1]: TreeBounds [2 * leaves], a heap
+// over blocks of 32 nodes. Parents come before their children, so ancestors of a node are met in falling order on the
+// way up.
 #pragma once
 
 #include "mask/kinds/common.h"
@@ -8,18 +9,20 @@
 namespace anymask {
 
 struct TreeNode {
-  int32_t parent;       // -1: a root
-  int32_t jump;         // an ancestor far up (or -1), so that climbing to any height takes O(log nodes) steps
-  int32_t chain;        // first node of the stretch up to this one in which each node is the parent of the next
-  int32_t enter, leave; // preorder interval: a is an ancestor of x, or x, when a.enter <= x.enter < a.leave
+  int32_t parent;        // -1: a root
+  int32_t jump;          // an ancestor far up (or -1), so that climbing to any height takes O(log nodes) steps
+  int32_t chain;         // first node of the stretch up to this one in which each node is the parent of the next
+  int32_t enter, leave;  // preorder interval: a is an ancestor of x, or x, when a.enter <= x.enter < a.leave
 };
-struct TreeBounds {     // over a range of nodes
+struct TreeBounds {  // over a range of nodes
   int32_t min_enter, max_enter, max_leave;
 };
 
 struct Tree {
   static constexpr int64_t block = 32;
-  static ANYMASK_HOST_DEVICE const TreeNode* nodes(const LeafArgs& a) { return static_cast<const TreeNode*>(a.data[0]); }
+  static ANYMASK_HOST_DEVICE const TreeNode* nodes(const LeafArgs& a) {
+    return static_cast<const TreeNode*>(a.data[0]);
+  }
 
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
     const int64_t prefix = a.ints[0], end = prefix + a.ints[1];
@@ -36,9 +39,11 @@ struct Tree {
     return sum.result();
   }
 
-  // Nodes [x_begin, x_end) against ancestors [k_begin, k_end). FULL is exact: the keys are a chain and every row is below its end.
-  // EMPTY is exact up to 128 rows; above that by preorder intervals alone, which costs a closer look and no more.
-  static ANYMASK_HOST_DEVICE Kept classify_nodes(const LeafArgs& a, int64_t x_begin, int64_t x_end, int64_t k_begin, int64_t k_end) {
+  // Nodes [x_begin, x_end) against ancestors [k_begin, k_end). FULL is exact: the keys are a chain and every row is
+  // below its end. EMPTY is exact up to 128 rows; above that by preorder intervals alone, which costs a closer look and
+  // no more.
+  static ANYMASK_HOST_DEVICE Kept classify_nodes(const LeafArgs& a, int64_t x_begin, int64_t x_end, int64_t k_begin,
+                                                 int64_t k_end) {
     if (k_begin >= x_end) return Kept::empty;
     const TreeBounds rows = bounds(a, x_begin, x_end);
     const TreeNode& lowest = nodes(a)[k_end - 1];
@@ -62,7 +67,8 @@ struct Tree {
   }
 
   // The ancestors of a row are walked once, whole chains at a time.
-  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words, uint64_t* bits) {
+  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
+                                            uint64_t* bits) {
     const int64_t prefix = a.ints[0], p = q + a.shift;
     const Interval context = clip(0, min_of(prefix, p + 1), a.s_kv);
     for (int64_t w = 0; w < words; ++w) bits[w] = interval_word(context, kv_begin + 64 * w);
@@ -90,7 +96,8 @@ struct Tree {
   }
 
   static ANYMASK_HOST_DEVICE TreeBounds join(TreeBounds a, TreeBounds b) {
-    return {a.min_enter < b.min_enter ? a.min_enter : b.min_enter, a.max_enter > b.max_enter ? a.max_enter : b.max_enter,
+    return {a.min_enter < b.min_enter ? a.min_enter : b.min_enter,
+            a.max_enter > b.max_enter ? a.max_enter : b.max_enter,
             a.max_leave > b.max_leave ? a.max_leave : b.max_leave};
   }
   static ANYMASK_HOST_DEVICE TreeBounds scan(const LeafArgs& a, TreeBounds result, int64_t begin, int64_t end) {

@@ -10,7 +10,8 @@ namespace {
 void check(const LeafArguments& in) {
   for (size_t side = 0; side < 2; ++side) {
     if (in.integer(side) < -1) {
-      fail_invalid(where(in, side), " is ", in.integer(side), "; expected 0 or more, or -1 for an open side: use -1 to see everything on it");
+      fail_invalid(where(in, side), " is ", in.integer(side),
+                   "; expected 0 or more, or -1 for an open side: use -1 to see everything on it");
     }
   }
 }
@@ -18,7 +19,8 @@ void check(const LeafArguments& in) {
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   const int64_t beyond = 2 * max_length;  // no two places of a plane are further apart
   leaf.args.shift = plane.shift(in.top_left(2));
-  for (size_t side = 0; side < 2; ++side) leaf.args.ints[side] = in.integer(side) < 0 ? beyond : min_of(in.integer(side), beyond);
+  for (size_t side = 0; side < 2; ++side)
+    leaf.args.ints[side] = in.integer(side) < 0 ? beyond : min_of(in.integer(side), beyond);
 }
 
 Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
