@@ -88,8 +88,9 @@ class Row:
     picture: Path
 
     @property
-    def right(self) -> bool:
-        return self.checked and self.difference <= BOUND
+    def verdict(self) -> str:
+        """Nothing, or what is wrong."""
+        return (" WRONG" if self.difference > BOUND else "") + ("" if self.checked else " CHECK FAILED")
 
 
 def count(case: Case, tensors: Tensors) -> int:
@@ -142,7 +143,7 @@ def table(rows: list[Row]) -> str:
     lines = [heads] + [
         (row.title, f"{row.rows:,}", f"{row.keys:,}", f"{row.kept:.1%}", f"{row.ms:.3g}", f"{row.causal_ms:.3g}",
          f"{row.full_ms:.3g}", f"{row.causal_ms / row.ms:.1f}x, {row.full_ms / row.ms:.1f}x",
-         f"{row.difference:.0e}" + ("" if row.right else " WRONG"), str(row.picture))
+         f"{row.difference:.0e}{row.verdict}", str(row.picture))
         for row in rows
     ]
     widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
@@ -174,7 +175,7 @@ def main() -> int:
 
     print(f"\n{table(rows)}\n")
     print(LEGEND)
-    return 0 if all(row.right for row in rows) else 1
+    return 1 if any(row.verdict for row in rows) else 0
 
 
 if __name__ == "__main__":
