@@ -20,6 +20,7 @@
 
 #include "cli/check.h"
 #include "cli/commands.h"
+#include "cli/io/file.h"
 #include "cli/make_call.h"
 #include "cli/picture/picture.h"
 #include "cli/terminal.h"
@@ -99,6 +100,7 @@ class Bench {
       throw UsageError("no case " + (o_.suite.empty() ? "" : "of suite " + o_.suite) + " has \"" + o_.filter +
                        "\" in its name: `anymask bench cpu --quick` shows all names");
     }
+    require_picture(chosen);
     {
       Progress progress("bench", static_cast<int64_t>(chosen.size()));
       for (size_t i = 0; i < chosen.size(); ++i) {
@@ -111,6 +113,18 @@ class Bench {
   }
 
  private:
+  // A picture that could not be drawn is said before minutes of measuring.
+  void require_picture(const std::vector<const cases::BenchCase*>& chosen) const {
+    if (o_.picture.empty()) return;
+    if (std::all_of(chosen.begin(), chosen.end(), [](const cases::BenchCase* c) { return c->suite == "host"; })) {
+      throw UsageError("--picture draws shares of the peak, which the host suite has none of: choose another suite");
+    }
+    const std::string end = o_.picture.size() < 4 ? "" : o_.picture.substr(o_.picture.size() - 4);
+    if (end != ".svg" && end != ".png")
+      throw UsageError("--picture is " + o_.picture + "; expected a name that ends in .svg or .png");
+    OutputFiles("--picture").open(o_.picture);
+  }
+
   void one_case(const cases::BenchCase& c) {
     if (c.suite == "plan") return plan_case(c);
     if (c.suite == "host") return host_case(c);
@@ -281,8 +295,7 @@ class Bench {
       bar.text = fmt::format("{:.0f}%, {:.0f} GFLOP/s", 100 * row.share(), 1000 * row.tflops);
       bars.groups.push_back({row.suite + ": " + row.name, {bar}});
     }
-    if (bars.groups.empty())
-      throw UsageError("--picture: no case of this selection computes anything; choose another suite");
+    if (bars.groups.empty()) return;  // every case failed its check, which has been said
     write_bars(o_.picture, "anymask on " + device_, bars);
   }
 

@@ -23,8 +23,7 @@ struct ExplainOptions {
   bool backward = false, json = false;
 };
 
-void print_direction(const Call& call, bool backward) {
-  const Explanation e = explain(call, backward);
+void print_direction(const Explanation& e, bool backward) {
   const double tiles = static_cast<double>(e.full_tiles + e.partial_tiles + e.empty_tiles);
   const auto share = [&](int64_t n) { return tiles == 0 ? std::string("-") : percent(static_cast<double>(n) / tiles); };
   fmt::print("{}\n", paint(backward ? "backward" : "forward", "1", color_on_stdout()));
@@ -52,12 +51,14 @@ int run_explain(const ExplainOptions& o) {
     fmt::print("{}\n", all.dump());
     return 0;
   }
+  const Explanation of_forward = explain(call, false);
+  const Explanation of_backward = backward ? explain(call, true) : Explanation();
   char* text = nullptr;
   check(anymask_mask_text(call.mask.get(), &text));
   fmt::print("mask {}\nq {}, k {}, v {}, {}\n", take(text), call.q.shape_text(), call.k.shape_text(),
              call.v.shape_text(), name_of(call.q.type));
-  print_direction(call, false);
-  if (backward) print_direction(call, true);
+  print_direction(of_forward, false);
+  if (backward) print_direction(of_backward, true);
   return 0;
 }
 

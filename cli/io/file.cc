@@ -65,23 +65,23 @@ void OutputFiles::make_directory(const std::string& path) {
     struct stat status {};
     if (::stat(prefix.c_str(), &status) == 0) {
       if (S_ISDIR(status.st_mode)) continue;
-      throw UsageError("--out: " + prefix +
+      throw UsageError(option_ + ": " + prefix +
                        " exists and is not a directory: name another, or a file ending in .safetensors");
     }
-    throw UsageError("--out: the directory " + prefix + " cannot be made: " + std::strerror(error));
+    throw UsageError(option_ + ": the directory " + prefix + " cannot be made: " + std::strerror(error));
   }
 }
 
 int OutputFiles::open(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw UsageError("--out: " + path + " exists and is not a regular file: remove it, or write elsewhere");
+    throw UsageError(option_ + ": " + path + " exists and is not a regular file: remove it, or write elsewhere");
   }
   File file;
   file.path = path;
   file.temporary = path + ".part" + std::to_string(::getpid());
   file.fd = ::open(file.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file.fd < 0) throw UsageError("--out: " + path + " cannot be written: " + std::strerror(errno));
+  if (file.fd < 0) throw UsageError(option_ + ": " + path + " cannot be written: " + std::strerror(errno));
   files_.push_back(file);
   return static_cast<int>(files_.size()) - 1;
 }
@@ -92,7 +92,7 @@ void OutputFiles::write(int index, const void* data, int64_t size) {
   while (size > 0) {
     const ssize_t wrote = ::write(file.fd, from, static_cast<size_t>(std::min<int64_t>(size, int64_t{1} << 30)));
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) throw UsageError("--out: " + file.path + " cannot be written: " + std::strerror(errno));
+    if (wrote < 0) throw UsageError(option_ + ": " + file.path + " cannot be written: " + std::strerror(errno));
     from += wrote;
     size -= wrote;
   }
@@ -101,11 +101,11 @@ void OutputFiles::write(int index, const void* data, int64_t size) {
 void OutputFiles::commit() {
   for (File& file : files_) {
     const int fd = std::exchange(file.fd, -1);
-    if (::close(fd) != 0) throw UsageError("--out: " + file.path + " cannot be written: " + std::strerror(errno));
+    if (::close(fd) != 0) throw UsageError(option_ + ": " + file.path + " cannot be written: " + std::strerror(errno));
   }
   for (File& file : files_) {
     if (std::rename(file.temporary.c_str(), file.path.c_str()) != 0) {
-      throw UsageError("--out: " + file.path + " cannot be written: " + std::strerror(errno));
+      throw UsageError(option_ + ": " + file.path + " cannot be written: " + std::strerror(errno));
     }
     file.temporary.clear();
   }

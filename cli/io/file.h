@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace anymask::cli {
@@ -23,7 +24,8 @@ std::string read_text_file(const std::string& path, const std::string& what);
 // is found before anything is computed; whatever was made is removed again unless commit() is reached.
 class OutputFiles {
  public:
-  OutputFiles() = default;
+  // `option` names the place in messages.
+  explicit OutputFiles(std::string option = "--out") : option_(std::move(option)) {}
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
@@ -40,6 +42,7 @@ class OutputFiles {
     std::string path, temporary;
     int fd = -1;
   };
+  std::string option_;
   std::vector<File> files_;
   std::vector<std::string> made_directories_;
 };

@@ -121,7 +121,7 @@ const Directory& inputs() {
     raw("npy_order", "{'descr': '<f4', 'fortran_order': 0, 'shape': (1, 16, 4, 8), }", data);
     raw("npy_after", good + "print(1)", data);
     raw("npy_no_dictionary", "import os", data);
-    raw("npy_bool", "{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }", "\1\0\2\1");
+    raw("npy_bool", "{'descr': '|b1', 'fortran_order': False, 'shape': (4,), }", std::string("\1\0\2\1", 4));
     // .safetensors files that lie.
     const std::string q = R"("q":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
     write_bytes(*d / "st_short.safetensors", "abc");
@@ -431,6 +431,9 @@ std::vector<Bad> table() {
       {"bench_suite", "bench --suite forwards", "did you mean forward"},
       {"bench_filter", "bench --filter nothing", "nothing"},
       {"bench_threads", "bench --threads -1", "expected 0 to 4096"},
+      {"bench_picture_format", "bench --filter tree64 --picture bench.jpg", "bench.jpg"},
+      {"bench_picture_nowhere", "bench --filter tree64 --picture nowhere/bench.svg", "--picture"},
+      {"bench_picture_of_nothing", "bench --suite host --picture bench.svg", "--picture"},
       {"completion_shell", "completion tcsh", "bash, zsh, fish"},
       {"completion_none", "completion", "which shell"},
       {"view_seq_negative", "view causal --seq -1", "--s"},
