@@ -6,7 +6,7 @@ step() {
   local what=$1 expected=$2 began=$SECONDS log status=0
   shift 2
   printf -- '-- %s (%s)\n' "$what" "$expected"
-  if [[ ${VERBOSE:-0} == 1 ]]; then
+  if [[ ${shown:-0} == 1 || ${VERBOSE:-0} == 1 ]]; then
     "$@" || status=$?
   else
     log=$(mktemp)
@@ -22,4 +22,7 @@ step() {
 }
 
 # The same for commands that show their own progress: their output passes through.
-shown_step() { VERBOSE=1 step "$@"; }
+shown_step() {
+  local shown=1
+  step "$@"
+}
