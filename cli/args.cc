@@ -108,7 +108,6 @@ void Args::option(const std::string& flags, std::vector<std::string>& value, con
 void Args::option(const std::string& flags, int64_t& value, const std::string& value_name, const std::string& help) {
   auto* option = state_->app->add_option_function<std::string>(
       flags, [flags, &value](const std::string& text) { value = parse_integer(flags, text); }, help);
-  option->default_str(std::to_string(value));
   state_->declared(option, flags, value_name, help);
 }
 

@@ -99,6 +99,7 @@ std::string human_count(int64_t count) {
 
 std::string human_ms(double milliseconds) {
   if (milliseconds >= 10000) return fmt::format("{:.1f} s", milliseconds / 1000);
+  if (milliseconds >= 1000) return fmt::format("{:.2f} s", milliseconds / 1000);
   if (milliseconds >= 100) return fmt::format("{:.0f} ms", milliseconds);
   if (milliseconds >= 1) return fmt::format("{:.2f} ms", milliseconds);
   return fmt::format("{:.4f} ms", milliseconds);
