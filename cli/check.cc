@@ -57,6 +57,7 @@ struct Sizes {
   double scale, score;       // of the products; of a score with everything added, at most
   double ds;                 // of dP - delta
   double per_key, per_bias;  // sums over the rows that see a key: of P, which is about 1 / keys a row
+  double spread;             // of sum P k over a row's keys, against one k
   ElementType type;
 
   explicit Sizes(const Call& call)
@@ -65,7 +66,7 @@ struct Sizes {
     scale = std::fabs(call.scale.value_or(1 / std::sqrt(dim)));
     score = scale * std::sqrt(dim) * q * k;
     int64_t longest = 0;
-    for (const Stretch& s : stretches(call)) longest = std::max(longest, s.s_q + s.s_kv);
+    for (const Stretch& s : stretches(call)) longest = std::max({longest, s.s_q, s.s_kv});
     for (int64_t i = 0; call.alibi.present && i < call.alibi.numel(); ++i) {
       score = std::max(score, std::fabs(element(call.alibi, i)) * static_cast<double>(longest));
     }
@@ -74,6 +75,7 @@ struct Sizes {
     const double keys =
         static_cast<double>(count_pairs(call).kept) / std::max(1.0, rows * static_cast<double>(call.h_q()));
     const double p = std::min(1.0, 4 / std::max(keys, 1.0));
+    spread = std::min(1.0, 2 / std::sqrt(std::max(keys, 1.0)));
     per_key = std::max(1.0, std::sqrt(rows * static_cast<double>(call.h_q() / call.h_kv()))) * p;
     per_bias = std::max(1.0, std::sqrt(rows * static_cast<double>(call.h_q()))) * p;
   }
@@ -89,15 +91,17 @@ struct Sizes {
 };
 
 // The small constant: rounding the result itself, rounding scores of that size, and what a sum of rounded terms leaves
-// where the exact result cancels to (almost) nothing. dbias and dsinks are float32 but see delta = rowsum(dout * out),
-// where out has been rounded to the type.
+// where the exact result cancels to (almost) nothing. Gradients of scores see delta = rowsum(dout * out), where out has
+// been rounded to the type: with few keys nothing averages that, and the yardstick's own rounding may happen to be
+// small.
 double constant_of(const Sizes& sizes, const std::string& name, double largest) {
-  const bool sums_delta = name == "dbias" || name == "dsinks";
-  const double unit = name == "lse" || sums_delta ? unit_f32 : unit_roundoff(sizes.type);
+  const bool in_f32 = name == "dbias" || name == "dsinks", through_delta = in_f32 || name == "dq" || name == "dk";
+  const double unit = name == "lse" || in_f32 ? unit_f32 : unit_roundoff(sizes.type);
   const double half_step = sizes.type == ElementType::f16 ? 0x1p-24 : 0;  // between subnormal fp16 numbers
-  return 4 * unit * largest +
-         (4 * (16 + sizes.score) * unit_f32 + (sums_delta ? 2 * unit_roundoff(sizes.type) : 0)) * sizes.of(name) +
-         half_step;
+  const double delta = through_delta ? 2 * unit_roundoff(sizes.type) * (in_f32 ? 1 : sizes.spread) : 0;
+  // Sums of P with fixed terms: where P is concentrated they are as large as what is seen.
+  const double size = name == "out" || name == "dv" ? std::max(sizes.of(name), largest) : sizes.of(name);
+  return 4 * unit * largest + 4 * (16 + sizes.score) * unit_f32 * size + delta * sizes.of(name) + half_step;
 }
 
 TensorError judged(const Sizes& sizes, const Gathered& gathered) {
@@ -181,6 +185,15 @@ int64_t stat_index(const Call& call, int64_t sequence, const Stretch& s, int64_t
   return call.packed() ? head * call.q.shape[0] + s.q_begin + row : (sequence * call.h_q() + head) * s.s_q + row;
 }
 
+// Where the row of the bias that (sequence, head of `heads`, row) reads begins. The bias is [b | 1, h_q | h_kv | 1, s_q
+// | 1, keys], or its last two axes alone.
+int64_t bias_row(const Call& call, int64_t sequence, int64_t head, int64_t heads, int64_t row) {
+  std::vector<int64_t> shape = call.bias.shape;
+  if (shape.size() == 2) shape.insert(shape.begin(), {1, 1});
+  const int64_t own_head = shape[1] == 1 ? 0 : head / (heads / shape[1]);
+  return (((shape[0] == 1 ? 0 : sequence) * shape[1] + own_head) * shape[2] + (shape[2] == 1 ? 0 : row)) * shape[3];
+}
+
 // Some rows of one stretch as a call of its own: all keys, the mask as booleans, ALiBi (which depends on the row's
 // place) inside the bias.
 Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const std::vector<int64_t>& rows) {
@@ -212,11 +225,9 @@ Call rows_as_call(const Call& call, int64_t sequence, const Stretch& s, const st
     sub.bias = make_tensor("bias", call.bias.present && !call.alibi.present ? call.bias.type : ElementType::f32,
                            {1, heads, sub_rows, s.s_kv});
     for (int64_t h = 0; h < heads; ++h) {
-      const int64_t from_head = from[1] == 1 ? 0 : h / (heads / from[1]);
       for (int64_t i = 0; i < sub_rows; ++i) {
         const int64_t row = rows[static_cast<size_t>(i)];
-        const int64_t base =
-            (((from[0] == 1 ? 0 : sequence) * from[1] + from_head) * from[2] + (from[2] == 1 ? 0 : row)) * from[3];
+        const int64_t base = call.bias.present ? bias_row(call, sequence, h, heads, row) : 0;
         const double slope =
             !call.alibi.present ? 0 : element(call.alibi, call.alibi.numel() == h_q ? h : sequence * h_q + h);
         for (int64_t key = 0; key < s.s_kv; ++key) {
@@ -279,6 +290,41 @@ Call with_gradient_of_rows(const Call& call, const std::vector<Sample>& samples)
   return masked;
 }
 
+// dbias and dsinks of the sampled rows, summed over the calls those rows became: what broadcasting sums.
+class SideSums {
+ public:
+  SideSums(const Call& call, bool with_bias)
+      : bias_(with_bias ? static_cast<size_t>(call.bias.numel()) : 0),
+        sinks_(call.sinks.present ? static_cast<size_t>(call.h_q()) : 0) {}
+
+  void add(const Call& call, const Sample& sample, const Results& results) {
+    for (size_t h = 0; h < sinks_.size(); ++h) sinks_[h] += element(results.dsinks, static_cast<int64_t>(h));
+    if (bias_.empty()) return;
+    const Tensor& from = results.dbias;  // [1, heads, rows or 1, s_kv]
+    for (int64_t h = 0; h < from.shape[1]; ++h) {
+      for (int64_t i = 0; i < from.shape[2]; ++i) {
+        const int64_t base = bias_row(call, sample.sequence, h, from.shape[1], sample.rows[static_cast<size_t>(i)]);
+        for (int64_t key = 0; key < from.shape[3]; ++key) {
+          bias_[static_cast<size_t>(base + key)] += element(from, (h * from.shape[2] + i) * from.shape[3] + key);
+        }
+      }
+    }
+  }
+  const std::vector<double>& bias() const { return bias_; }
+  const std::vector<double>& sinks() const { return sinks_; }
+
+ private:
+  std::vector<double> bias_, sinks_;
+};
+
+Gathered compared(const char* name, const Tensor& got, const std::vector<double>& expected,
+                  const std::vector<double>& plain) {
+  Gathered gathered{.name = name};
+  for (size_t i = 0; i < expected.size(); ++i)
+    gathered.add(element(got, static_cast<int64_t>(i)), expected[i], plain[i]);
+  return gathered;
+}
+
 CheckReport check_sampled(const Call& call, const Results& results, double budget) {
   std::vector<Stretch> all = stretches(call);
   std::vector<std::pair<int64_t, Stretch>> chosen;  // the longest, at most four
@@ -311,6 +357,9 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
     backward(masked, of_rows);
   }
 
+  constexpr int64_t most_bias = int64_t{1} << 25;  // elements of dbias worth two sums in double
+  const bool with_bias = call.bias.present && call.bias.numel() <= most_bias;
+  SideSums expected_sides(call, with_bias), plain_sides(call, with_bias);
   const int64_t h_q = call.h_q();
   Gathered out{.name = "out"}, lse{.name = "lse"}, dq{.name = "dq"}, dk{.name = "dk"}, dv{.name = "dv"};
   for (const Sample& sample : samples) {
@@ -343,6 +392,8 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
     };
     compare_keys(dk, of_rows.dk, reference.dk, naive.dk, call.h_kv() * call.d_qk());
     compare_keys(dv, of_rows.dv, reference.dv, naive.dv, call.h_kv() * call.d_v());
+    expected_sides.add(call, sample, reference);
+    plain_sides.add(call, sample, naive);
   }
 
   const Sizes sizes(call);
@@ -351,11 +402,15 @@ CheckReport check_sampled(const Call& call, const Results& results, double budge
   report.scope = fmt::format("{} of {} rows, all heads", total_rows, all_rows);
   report.tensors = {judged(sizes, out), judged(sizes, lse)};
   if (call.backward()) {
-    report.scope +=
-        "; dk and dv for the gradient of those rows alone, all keys; dbias and dsinks are checked on smaller inputs "
-        "only";
-    if (!call.bias.present && !call.sinks.present) report.scope.resize(report.scope.find("; dbias"));
+    report.scope += "; other gradients than dq as those rows alone give them";
+    if (call.bias.present && !with_bias) report.scope += ", dbias not at all (too large)";
     for (const Gathered& gathered : {dq, dk, dv}) report.tensors.push_back(judged(sizes, gathered));
+    if (with_bias)
+      report.tensors.push_back(
+          judged(sizes, compared("dbias", of_rows.dbias, expected_sides.bias(), plain_sides.bias())));
+    if (call.sinks.present)
+      report.tensors.push_back(
+          judged(sizes, compared("dsinks", of_rows.dsinks, expected_sides.sinks(), plain_sides.sinks())));
   }
   return report;
 }

@@ -252,7 +252,11 @@ HWY_NOINLINE void ScoreGradients(Tile& t, int64_t row_begin, int64_t row_end, in
       if constexpr (kMasked) ds = hn::IfThenElseZero(VectorMask(d, bits, v), ds);
       if constexpr (kOptions) {
         if (t.dbias.kind != BiasGradient::none) hn::Store(ds, d, dp + v * kLanes);
-        if (t.softcap != 0.f) ds = hn::Mul(ds, hn::Load(d, t.cap_slope + r * backward::max_panel + v * kLanes));
+        if (t.softcap != 0.f) {
+          // Masked again: where no product was formed the slope is of whatever lay there, and 0 * NaN is NaN.
+          ds = hn::Mul(ds, hn::Load(d, t.cap_slope + r * backward::max_panel + v * kLanes));
+          if constexpr (kMasked) ds = hn::IfThenElseZero(VectorMask(d, bits, v), ds);
+        }
       }
       hn::Store(hn::Mul(ds, scale), d, p + v * kLanes);
     }

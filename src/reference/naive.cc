@@ -61,9 +61,9 @@ struct Row {
   float sink_probability = 0;
 };
 
-// S = scale * (Q K^T), capped, biased; P = softmax(S); O = P V: one row.
+// S = scale * (Q K^T), capped, biased; P = softmax(S); O = P V: one row. With a `stored_lse`, P = exp(S - lse).
 void compute_row(const AttentionProblem& p, int64_t sequence, int64_t head, int64_t i, const Panel& q, const Panel& k,
-                 const Panel& v, std::span<const int64_t> kept, Row& row) {
+                 const Panel& v, std::span<const int64_t> kept, const float* stored_lse, Row& row) {
   const Sequence& s = p.sequences[static_cast<size_t>(sequence)];
   const auto scale = static_cast<float>(p.softmax_scale);
   const auto cap = static_cast<float>(p.softcap);
@@ -97,6 +97,10 @@ void compute_row(const AttentionProblem& p, int64_t sequence, int64_t head, int6
   float sum = std::exp(sink - largest);
   for (const float x : row.probability) sum += std::exp(x - largest);
   row.lse = largest + std::log(sum);
+  if (stored_lse != nullptr) {
+    largest = *stored_lse;
+    sum = 1;
+  }
   row.sink_probability = std::exp(sink - largest) / sum;
   for (size_t n = 0; n < kept.size(); ++n) {
     row.probability[n] = r(std::exp(row.probability[n] - largest) / sum);
@@ -128,7 +132,7 @@ class Naive final : public Backend {
         const PlaneMask& plane = bound.planes[static_cast<size_t>(bound.plane(sequence, h))];
         const Panel q = read(p.q, s.batch, s.q_begin, s.s_q, h, p.d_qk);
         for (int64_t i = 0; i < s.s_q; ++i) {
-          compute_row(p, sequence, h, i, q, k, v, keys.of(plane, i), row);
+          compute_row(p, sequence, h, i, q, k, v, keys.of(plane, i), nullptr, row);
           write(p.out, s.batch, s.q_begin + i, 1, h, p.d_v, row.out.data());
           if (p.lse.defined())
             store(p.lse.data, p.lse.dtype,
@@ -138,7 +142,8 @@ class Naive final : public Backend {
     });
   }
 
-  // dV = P^T dO; dP = dO V^T; dS = P (dP - rowsum(P dP) + dlse); dQ = scale dX K; dK = scale dX^T Q.
+  // delta = rowsum(dO O) - dlse; dV = P^T dO; dP = dO V^T; dS = P (dP - delta); dQ = scale dX K; dK = scale dX^T Q.
+  // O and lse are the forward's, in the types they are stored in: their rounding is part of any backward's error.
   void backward(const AttentionProblem& p, const Mask& mask) const override {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
     const auto r = [&](float x) { return rounded(p.dtype, x); };
@@ -158,10 +163,14 @@ class Naive final : public Backend {
         const PlaneMask& plane = bound.planes[static_cast<size_t>(bound.plane(sequence, h))];
         const Panel q = read(p.q, s.batch, s.q_begin, s.s_q, h, p.d_qk);
         const Panel dout = read(p.dout, s.batch, s.q_begin, s.s_q, h, p.d_v);
+        const Panel out = read(p.out, s.batch, s.q_begin, s.s_q, h, p.d_v);
         Panel dq(q.size());
         for (int64_t i = 0; i < s.s_q; ++i) {
           const std::span<const int64_t> kept = keys.of(plane, i);
-          compute_row(p, sequence, h, i, q, k, v, kept, row);
+          const auto lse = static_cast<float>(
+              load(p.lse.data, p.lse.dtype,
+                   s.batch * p.lse.stride_b + h * p.lse.stride_h + (s.q_begin + i) * p.lse.stride_q));
+          compute_row(p, sequence, h, i, q, k, v, kept, &lse, row);
           const float* dout_i = dout.data() + i * p.d_v;
           float dlse = 0;
           if (p.dlse.defined())
@@ -169,17 +178,14 @@ class Naive final : public Backend {
                 load(p.dlse.data, p.dlse.dtype,
                      s.batch * p.dlse.stride_b + h * p.dlse.stride_h + (s.q_begin + i) * p.dlse.stride_q));
           dp.clear();
-          float delta = 0;
-          for (size_t n = 0; n < kept.size(); ++n) {
-            dp.push_back(r(dot(dout_i, v.data() + kept[n] * p.d_v, p.d_v)));
-            delta += row.probability[n] * dp.back();
-          }
-          dsinks[static_cast<size_t>(sequence * p.h_q + h)] += row.sink_probability * (dlse - delta);
+          for (const int64_t j : kept) dp.push_back(r(dot(dout_i, v.data() + j * p.d_v, p.d_v)));
+          const float delta = dot(dout_i, out.data() + i * p.d_v, p.d_v) - dlse;
+          dsinks[static_cast<size_t>(sequence * p.h_q + h)] -= row.sink_probability * delta;
           for (size_t n = 0; n < kept.size(); ++n) {
             const int64_t j = kept[n];
             for (int64_t d = 0; d < p.d_v; ++d)
               dv[static_cast<size_t>(j * p.d_v + d)] += row.probability[n] * dout_i[d];
-            float dx = r(row.probability[n] * (dp[n] - delta + dlse));
+            float dx = r(row.probability[n] * (dp[n] - delta));
             if (dbias.wanted()) dbias.add(sequence, h, i, j, double{dx});
             if (cap > 0) dx = r(dx * (1 - (row.capped[n] / cap) * (row.capped[n] / cap)));
             dx = r(dx * scale);
