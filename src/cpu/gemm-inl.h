@@ -32,7 +32,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 inline constexpr int kLanes = HWY_LANES(float);
-inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON;  // 32 vector registers, not 16
+inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64;  // 32 vector registers, not 16
 inline constexpr int kRows = kManyRegisters ? 12 : 6;
 inline constexpr int kPanel = 2 * kLanes;  // divides 64 for every target
 

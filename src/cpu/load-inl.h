@@ -16,7 +16,7 @@
 
 // Highway's emulation, where the processor lacks the instructions, loses infinities: those targets convert one by one.
 #undef ANYMASK_F16_IN_HARDWARE
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 #define ANYMASK_F16_IN_HARDWARE 1
 #else
 #define ANYMASK_F16_IN_HARDWARE 0
