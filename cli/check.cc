@@ -101,7 +101,7 @@ double constant_of(const Sizes& sizes, const std::string& name, double largest) 
   const double delta = through_delta ? 2 * unit_roundoff(sizes.type) * (in_f32 ? 1 : sizes.spread) : 0;
   // Sums of P with fixed terms: where P is concentrated they are as large as what is seen.
   const double size = name == "out" || name == "dv" ? std::max(sizes.of(name), largest) : sizes.of(name);
-  return 4 * unit * largest + 4 * (16 + sizes.score) * unit_f32 * size + delta * sizes.of(name) + half_step;
+  return 4 * unit * largest + 4 * (40 + sizes.score) * unit_f32 * size + delta * sizes.of(name) + half_step;
 }
 
 TensorError judged(const Sizes& sizes, const Gathered& gathered) {
