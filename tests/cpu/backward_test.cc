@@ -327,6 +327,37 @@ TEST(Backward, NanSpoilsOnlyWhatKeepsIt) {
   }
 }
 
+// A thread's memory is kept between calls: what a call full of NaN left there must not show where the next forms no
+// scores.
+TEST(Backward, MemoryOfEarlierCallsDoesNotShow) {
+  const int64_t s = 64;
+  for (const double softcap : {0.0, 5.0}) {
+    AttentionCase c{.name = "stale",
+                    .mask = "(positions(0, 6) | positions(40, 64)) & keys(0, 30)",
+                    .s_q = s,
+                    .s_kv = s,
+                    .h_q = 1,
+                    .h_kv = 1};
+    c.softcap = softcap;
+    c.sinks = true;
+    const CallOptions options;
+    Call call(c, options);
+    call.forward();
+    Gradients before = call.backward(run_cpu(1));
+    c.mask = "full";  // leaves a NaN everywhere
+    Call spoiled(c, options);
+    poison_tokens(spoiled.q(), s, call.problem.d_qk, [](int64_t) { return true; });
+    spoiled.forward();
+    spoiled.backward(run_cpu(1));
+    Gradients after = call.backward(run_cpu(1));
+    auto before_all = before.all(), after_all = after.all();
+    for (size_t i = 0; i < before_all.size(); ++i) {
+      EXPECT_EQ(before_all[i].second->values(), after_all[i].second->values())
+          << before_all[i].first << ", softcap " << softcap;
+    }
+  }
+}
+
 TEST(Backward, BiasOfMinusInfinityGivesNothing) {
   AttentionCase c{.name = "bias", .mask = "full", .s_q = 70, .s_kv = 70, .d_qk = 16, .d_v = 16};
   c.bias = "11q";
