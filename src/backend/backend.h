@@ -36,7 +36,8 @@ class Backend {
 
 const Backend& cpu_backend();        // src/cpu
 const Backend& reference_backend();  // src/reference: double precision, the specification
-const Backend& naive_backend();      // src/reference: the textbook computation in the tensors' own type, the yardstick of rounding errors
-const Backend& cuda_backend();       // src/no_cuda, until src/cuda: supports() says what is missing
+const Backend&
+naive_backend();  // src/reference: the textbook computation in the tensors' own type, the yardstick of rounding errors
+const Backend& cuda_backend();  // src/no_cuda, until src/cuda: supports() says what is missing
 
 }  // namespace anymask

@@ -10,24 +10,40 @@ enum class DType : uint8_t { f32, f16, bf16, f64, i32, i64, u8, boolean };
 
 constexpr int64_t size_of(DType type) {
   switch (type) {
-    case DType::f32: case DType::i32: return 4;
-    case DType::f16: case DType::bf16: return 2;
-    case DType::f64: case DType::i64: return 8;
-    case DType::u8: case DType::boolean: return 1;
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+      return 2;
+    case DType::f64:
+    case DType::i64:
+      return 8;
+    case DType::u8:
+    case DType::boolean:
+      return 1;
   }
   return 0;
 }
 
 constexpr const char* name_of(DType type) {
   switch (type) {
-    case DType::f32: return "float32";
-    case DType::f16: return "float16";
-    case DType::bf16: return "bfloat16";
-    case DType::f64: return "float64";
-    case DType::i32: return "int32";
-    case DType::i64: return "int64";
-    case DType::u8: return "uint8";
-    case DType::boolean: return "bool";
+    case DType::f32:
+      return "float32";
+    case DType::f16:
+      return "float16";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f64:
+      return "float64";
+    case DType::i32:
+      return "int32";
+    case DType::i64:
+      return "int64";
+    case DType::u8:
+      return "uint8";
+    case DType::boolean:
+      return "bool";
   }
   return "?";
 }

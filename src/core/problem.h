@@ -1,8 +1,8 @@
 // One attention call, checked and normalised: every pointer with its shape. What a backend computes from.
 //
-// Batch form and packed form are one: a *sequence* is a batch entry, or a stretch of a packed tensor. `sequences[i]` says
-// where its rows and keys begin, in tokens, along the tensors' token stride; for the batch form `batch` is i and both
-// begins are 0, for the packed form `batch` is 0.
+// Batch form and packed form are one: a *sequence* is a batch entry, or a stretch of a packed tensor. `sequences[i]`
+// says where its rows and keys begin, in tokens, along the tensors' token stride; for the batch form `batch` is i and
+// both begins are 0, for the packed form `batch` is 0.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace anymask {
 
 struct Sequence {
-  int64_t batch = 0;                // index along the tensors' batch stride (0 when packed)
-  int64_t q_begin = 0, s_q = 0;     // first row, rows
-  int64_t kv_begin = 0, s_kv = 0;   // first key, keys
+  int64_t batch = 0;               // index along the tensors' batch stride (0 when packed)
+  int64_t q_begin = 0, s_q = 0;    // first row, rows
+  int64_t kv_begin = 0, s_kv = 0;  // first key, keys
 };
 
 // [batch, token, head, dim] over any strides with stride_dim == 1 (or dim == 1). Packed tensors have batch stride 0.
@@ -23,7 +23,7 @@ struct Tensor4 {
   void* data = nullptr;
   DType dtype = DType::f32;
   int64_t stride_b = 0, stride_s = 0, stride_h = 0;  // elements
-  bool present = false;  // a tensor of no elements may have a null pointer
+  bool present = false;                              // a tensor of no elements may have a null pointer
   bool defined() const { return present; }
 
   // First element of (sequence row/key `token`, head).
@@ -41,7 +41,8 @@ struct Bias {
   int64_t shape[4] = {0, 0, 0, 0};
   bool present = false;
   int64_t stride_b = 0, stride_h = 0, stride_q = 0, stride_kv = 0;  // elements
-  int64_t group = 1;  // q heads per bias head: 1 when heads == h_q (or 1 with stride_h 0), h_q / h_kv when heads == h_kv
+  int64_t group =
+      1;  // q heads per bias head: 1 when heads == h_q (or 1 with stride_h 0), h_q / h_kv when heads == h_kv
   bool defined() const { return present; }
   int64_t offset(int64_t b, int64_t h_q, int64_t row, int64_t key) const {
     return b * stride_b + (h_q / group) * stride_h + row * stride_q + key * stride_kv;
@@ -88,16 +89,16 @@ struct AttentionProblem {
   // Tensors.
   DType dtype = DType::f32;  // of q, k, v (out, dout and gradients alike, except that the reference may write fp64)
   Tensor4 q, k, v, out;
-  RowStat lse;               // natural logarithm; undefined when the caller does not want it
+  RowStat lse;  // natural logarithm; undefined when the caller does not want it
 
   // Backward only.
   Tensor4 dout, dq, dk, dv;
-  RowStat dlse;              // gradient flowing in through lse; undefined: none
-  Bias dbias;                // the bias's own shape, fp32 or the bias's type
+  RowStat dlse;  // gradient flowing in through lse; undefined: none
+  Bias dbias;    // the bias's own shape, fp32 or the bias's type
   PerHead dsinks;
 
   bool deterministic = false;
-  int num_threads = 0;       // CPU: 0 means all cores this process may use
+  int num_threads = 0;  // CPU: 0 means all cores this process may use
 };
 
 }  // namespace anymask

@@ -33,7 +33,9 @@ struct TensorView {
     return n;
   }
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
 };
 
 // Prints the shape alone, as messages show it: [2, 512, 8, 64]

@@ -22,7 +22,8 @@ class CpuBackend final : public Backend {
   Support supports(const AttentionProblem& problem, Direction) const override {
     const auto refuse = [](const char* what, DType type) {
       return Support{false, cat(what, " of type ", name_of(type),
-                                "; the CPU backend computes float32, bfloat16 and float16: convert it, or name the backend \"reference\"")};
+                                "; the CPU backend computes float32, bfloat16 and float16: convert it, or name the "
+                                "backend \"reference\"")};
     };
     if (!computes(problem.dtype)) return refuse("tensors", problem.dtype);
     if (problem.bias.defined() && !computes(problem.bias.dtype)) return refuse("a bias", problem.bias.dtype);
@@ -32,7 +33,8 @@ class CpuBackend final : public Backend {
     if (problem.lse.defined() && problem.lse.dtype != DType::f32) return refuse("an lse", problem.lse.dtype);
     for (const int64_t d : {problem.d_qk, problem.d_v}) {
       if (d % 8 != 0 || d > 256) {
-        return {false, cat("head dimension ", d, "; the CPU backend computes multiples of 8 up to 256: pad with zeros (and keep "
+        return {false, cat("head dimension ", d,
+                           "; the CPU backend computes multiples of 8 up to 256: pad with zeros (and keep "
                            "softmax_scale), or name the backend \"reference\"")};
       }
     }

@@ -15,7 +15,8 @@ namespace {
 
 // Every loop over rows and vectors is unrolled: 12 x 2 sums, 2 vectors of B, 1 broadcast of 32 registers.
 template <int kVectors, class A>
-inline __attribute__((always_inline)) void multiply(const A& pair_of, const uint16_t* b, int64_t pairs, __m512 (&acc)[rows][kVectors]) {
+inline __attribute__((always_inline)) void multiply(const A& pair_of, const uint16_t* b, int64_t pairs,
+                                                    __m512 (&acc)[rows][kVectors]) {
   for (int64_t kk = 0; kk < pairs; ++kk) {
     __m512bh bv[kVectors];
 #pragma GCC unroll 2
@@ -37,8 +38,9 @@ inline int32_t load_pair(const uint16_t* p) {
 }
 
 template <int kVectors>
-inline __attribute__((always_inline)) void accumulate_panel(const uint16_t* p, const Segment* segments, int64_t num_segments,
-                                                            int64_t v_offset, const float* alpha, float* o, int64_t o_stride) {
+inline __attribute__((always_inline)) void accumulate_panel(const uint16_t* p, const Segment* segments,
+                                                            int64_t num_segments, int64_t v_offset, const float* alpha,
+                                                            float* o, int64_t o_stride) {
   __m512 acc[rows][kVectors];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
@@ -48,8 +50,8 @@ inline __attribute__((always_inline)) void accumulate_panel(const uint16_t* p, c
   }
   for (int64_t s = 0; s < num_segments; ++s) {
     const uint16_t* column = p + segments[s].column;
-    multiply<kVectors>([&](int r, int64_t kk) { return load_pair(column + r * (2 * score_stride) + 2 * kk); }, segments[s].v + v_offset,
-                       segments[s].count / 2, acc);
+    multiply<kVectors>([&](int r, int64_t kk) { return load_pair(column + r * (2 * score_stride) + 2 * kk); },
+                       segments[s].v + v_offset, segments[s].count / 2, acc);
   }
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
@@ -97,8 +99,8 @@ void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, fl
   }
 }
 
-void accumulate(const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns, const float* alpha,
-                float* o, int64_t o_stride) {
+void accumulate(const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns,
+                const float* alpha, float* o, int64_t o_stride) {
   if (columns > 16) {
     accumulate_panel<2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
   } else {

@@ -1,10 +1,12 @@
-// Products of bf16 pairs with the AVX-512 BF16 instruction (vdpbf16ps): two multiply-adds a lane, fp32 sums, denormals read as 0.
-// Twice the rate of fp32. The file behind this header is the only one compiled for that instruction; everybody asks available() first.
+// Products of bf16 pairs with the AVX-512 BF16 instruction (vdpbf16ps): two multiply-adds a lane, fp32 sums, denormals
+// read as 0. Twice the rate of fp32. The file behind this header is the only one compiled for that instruction;
+// everybody asks available() first.
 //
-// Scores and probabilities have rows score_stride floats apart (config.h): a constant, so that 12 rows cost one pointer.
+// Scores and probabilities have rows score_stride floats apart (config.h): a constant, so that 12 rows cost one
+// pointer.
 //
-// Pairs: B[k x n] is stored as panels of `panel` columns, [n / panel][k / 2][panel][2]: element (kk, j) beside (kk + 1, j). A pair of
-// A is one 32-bit broadcast.
+// Pairs: B[k x n] is stored as panels of `panel` columns, [n / panel][k / 2][panel][2]: element (kk, j) beside (kk + 1,
+// j). A pair of A is one 32-bit broadcast.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +23,17 @@ bool available();
 // row_max [rows][16], unless null, is raised to what each lane saw.
 void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s, float* row_max);
 
-// A stretch of keys: probabilities at columns [column, column + count) of P; values at v, [count / 2][panel][2] for the first panel.
+// A stretch of keys: probabilities at columns [column, column + count) of P; values at v, [count / 2][panel][2] for the
+// first panel.
 struct Segment {
   const uint16_t* v;
   int32_t column, count;
 };
 
-// o[rows x columns] = alpha * o + P V over the segments, in their order; columns is 16 or 32; v of each segment moved by v_offset.
-// p: bf16, rows 2 * score_stride elements apart.
-void accumulate(const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns, const float* alpha,
-                float* o, int64_t o_stride);
+// o[rows x columns] = alpha * o + P V over the segments, in their order; columns is 16 or 32; v of each segment moved
+// by v_offset. p: bf16, rows 2 * score_stride elements apart.
+void accumulate(const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns,
+                const float* alpha, float* o, int64_t o_stride);
 
 // to[i] = bf16(from[i]), rounded to nearest even, for n a multiple of 16. `to` may be the memory of `from`.
 void narrow(const float* from, int64_t n, uint16_t* to);

@@ -10,7 +10,8 @@ namespace {
 
 // bf16 pairs are loaded as 32-bit words: rows must start at even distances and the tensors at 4 bytes.
 bool holds_pairs(const Tensor4& t) {
-  return t.stride_s % 2 == 0 && t.stride_h % 2 == 0 && t.stride_b % 2 == 0 && reinterpret_cast<uintptr_t>(t.data) % 4 == 0;
+  return t.stride_s % 2 == 0 && t.stride_h % 2 == 0 && t.stride_b % 2 == 0 &&
+         reinterpret_cast<uintptr_t>(t.data) % 4 == 0;
 }
 
 }  // namespace
@@ -26,18 +27,19 @@ ForwardConfig choose_forward(const AttentionProblem& problem) {
 }
 
 void ForwardConfig::choose_splits(int64_t num_blocks) {
-  // Few blocks leave threads idle: about 32 pieces serve any machine this library meets, and a piece of 16 tiles (1,024 keys)
-  // outweighs its merge a hundred times.
+  // Few blocks leave threads idle: about 32 pieces serve any machine this library meets, and a piece of 16 tiles (1,024
+  // keys) outweighs its merge a hundred times.
   blocks = num_blocks;
   max_splits = num_blocks == 0 || num_blocks >= 32 ? 1 : (32 + num_blocks - 1) / num_blocks;
 }
 
 std::vector<Fact> ForwardConfig::facts() const {
-  return {{"tile", cat(tile_m, " x ", tile_n)},
-          {"products", bf16_dot ? "bf16 pairs, summed in fp32" : "fp32"},
-          {"row blocks", cat(blocks)},
-          {"splits", max_splits == 1 ? std::string("none")
-                                     : cat("up to ", max_splits, " a row block, of at least ", min_split_tiles, " tiles")}};
+  return {
+      {"tile", cat(tile_m, " x ", tile_n)},
+      {"products", bf16_dot ? "bf16 pairs, summed in fp32" : "fp32"},
+      {"row blocks", cat(blocks)},
+      {"splits", max_splits == 1 ? std::string("none")
+                                 : cat("up to ", max_splits, " a row block, of at least ", min_split_tiles, " tiles")}};
 }
 
 }  // namespace anymask

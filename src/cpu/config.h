@@ -1,5 +1,5 @@
-// What the CPU forward decides from shapes alone, in one place and printable. Never from the number of threads: results must not
-// depend on it.
+// What the CPU forward decides from shapes alone, in one place and printable. Never from the number of threads: results
+// must not depend on it.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 
 namespace anymask {
 
-// Rows of a block: a multiple of every register tile's (6 and 12). Its scores for a chunk of keys stay in the second-level cache.
+// Rows of a block: a multiple of every register tile's (6 and 12). Its scores for a chunk of keys stay in the
+// second-level cache.
 inline constexpr int64_t max_block_rows = 96;
 inline constexpr int64_t tile_keys = 64;
-// Tiles whose scores are held at a time: 256 keys. The values of a panel (16 KB with AVX2) and the probabilities of a row group
-// (6 KB) then share a 32 KB first-level cache; the 96 x 256 scores take 102 KB of the second.
+// Tiles whose scores are held at a time: 256 keys. The values of a panel (16 KB with AVX2) and the probabilities of a
+// row group (6 KB) then share a 32 KB first-level cache; the 96 x 256 scores take 102 KB of the second.
 inline constexpr int64_t chunk_tiles = 4;
 // Rows of scores are this far apart: not a power of two, so that rows do not fall into the same cache sets.
 inline constexpr int64_t score_stride = chunk_tiles * tile_keys + 16;
@@ -24,13 +25,13 @@ inline constexpr double log2_e = 1.4426950408889634, ln_2 = 0.6931471805599453;
 
 struct ForwardConfig {
   int32_t tile_m = 96, tile_n = 64;
-  bool bf16_dot = false;     // products of bf16 pairs; otherwise 16-bit inputs are widened while packing
-  int64_t blocks = 0;        // row blocks over all sequences and heads
-  int64_t max_splits = 1;    // pieces a row block's tiles may be cut into
+  bool bf16_dot = false;   // products of bf16 pairs; otherwise 16-bit inputs are widened while packing
+  int64_t blocks = 0;      // row blocks over all sequences and heads
+  int64_t max_splits = 1;  // pieces a row block's tiles may be cut into
   int64_t min_split_tiles = 16;
 
-  // Query heads of a group that share one block's rows: few tokens would leave register tiles empty, and K and V be read again
-  // for each head. `same_plane`: the heads of a group keep the same keys.
+  // Query heads of a group that share one block's rows: few tokens would leave register tiles empty, and K and V be
+  // read again for each head. `same_plane`: the heads of a group keep the same keys.
   static int64_t folded_heads(int64_t group, int64_t s_q, bool same_plane) {
     if (!same_plane || s_q <= 0) return 1;
     const int64_t fit = max_block_rows / s_q;

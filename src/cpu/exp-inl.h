@@ -16,9 +16,9 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // 2^x for x <= 127, relative error below 2.5e-7. Exactly 1 at 0, exactly 0 below -126 (so -inf gives 0); NaN stays NaN.
-// x = n + r with r in [-0.5, 0.5]: a polynomial of degree 5 for 2^r (minimax error 9.2e-8 with the constant held at 1: a running
-// maximum that stays must not rescale anything), n added to the exponent.
-// Adding 1.5 * 2^23 rounds x to an integer and leaves it in the low bits of the sum: one instruction less than round and convert.
+// x = n + r with r in [-0.5, 0.5]: a polynomial of degree 5 for 2^r (minimax error 9.2e-8 with the constant held at 1:
+// a running maximum that stays must not rescale anything), n added to the exponent. Adding 1.5 * 2^23 rounds x to an
+// integer and leaves it in the low bits of the sum: one instruction less than round and convert.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp2(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
@@ -35,7 +35,8 @@ HWY_INLINE hn::Vec<D> Exp2(D d, hn::Vec<D> x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.f)), hn::IfThenElse(hn::Eq(x, x), scaled, x));
 }
 
-// tanh(x), relative error below 3e-7 everywhere: an odd polynomial (error 1.8e-8) below 0.625, where 1 - 2 / (e^2x + 1) would cancel.
+// tanh(x), relative error below 3e-7 everywhere: an odd polynomial (error 1.8e-8) below 0.625, where 1 - 2 / (e^2x + 1)
+// would cancel.
 template <class D>
 HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   const auto magnitude = hn::Abs(x);

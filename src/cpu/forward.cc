@@ -15,12 +15,16 @@ namespace anymask {
 namespace HWY_NAMESPACE {
 namespace {
 
-TileElements ElementsOfTile(int64_t d_qk, int64_t d_v) { return {tile_keys * d_qk, tile_keys * ((d_v + kPanel - 1) / kPanel * kPanel)}; }
+TileElements ElementsOfTile(int64_t d_qk, int64_t d_v) {
+  return {tile_keys * d_qk, tile_keys * ((d_v + kPanel - 1) / kPanel * kPanel)};
+}
 
-void PackOneTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block, bool bf16_dot, void* k,
-                 void* v) {
+void PackOneTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block,
+                 bool bf16_dot, void* k, void* v) {
 #if HWY_TARGET == HWY_AVX3
-  if (bf16_dot) return Bf16Products::PackTile(problem, sequence, kv_head, n_block, static_cast<uint16_t*>(k), static_cast<uint16_t*>(v));
+  if (bf16_dot)
+    return Bf16Products::PackTile(problem, sequence, kv_head, n_block, static_cast<uint16_t*>(k),
+                                  static_cast<uint16_t*>(v));
 #endif
   (void)bf16_dot;
   Fp32Products::PackTile(problem, sequence, kv_head, n_block, static_cast<float*>(k), static_cast<float*>(v));
@@ -28,7 +32,8 @@ void PackOneTile(const AttentionProblem& problem, const Sequence& sequence, int6
 
 void ComputeBlock(const BlockTask& task, ForwardScratch& scratch) {
   const AttentionProblem& problem = *task.problem;
-  if (task.packed.k == nullptr && task.block.rows() <= kStreamRows && problem.d_qk % kLanes == 0 && problem.d_v % kLanes == 0) {
+  if (task.packed.k == nullptr && task.block.rows() <= kStreamRows && problem.d_qk % kLanes == 0 &&
+      problem.d_v % kLanes == 0) {
     with_type(problem.dtype, [&](auto t) { Block<StreamProducts<decltype(t)>>(task, scratch).run(); });
     return;
   }

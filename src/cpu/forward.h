@@ -1,7 +1,9 @@
-// The CPU forward between its scheduler (forward_schedule.cc, plain C++) and its vector code (forward.cc, once per target).
+// The CPU forward between its scheduler (forward_schedule.cc, plain C++) and its vector code (forward.cc, once per
+// target).
 //
-// A *block* is up to 96 rows: tokens of one query head, or all tokens of several heads that share a kv head and a mask plane. A *tile*
-// is 64 keys. A block's tiles are visited in key order, in chunks: S = Q K^T, masked; running maximum and sum; O = alpha O + P V.
+// A *block* is up to 96 rows: tokens of one query head, or all tokens of several heads that share a kv head and a mask
+// plane. A *tile* is 64 keys. A block's tiles are visited in key order, in chunks: S = Q K^T, masked; running maximum
+// and sum; O = alpha O + P V.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,8 @@ struct RowBlock {
   int64_t rows() const { return heads * tokens; }
 };
 
-// A tile a block visits: its words (row t of the block's tokens: words[t]), or null when every pair inside the plane is kept.
+// A tile a block visits: its words (row t of the block's tokens: words[t]), or null when every pair inside the plane is
+// kept.
 struct KeyTile {
   int32_t n_block = 0;
   const uint64_t* words = nullptr;
@@ -69,8 +72,8 @@ struct ForwardKernels {
   int rows, columns;  // the register tile, for explain
   TileElements (*tile_elements)(int64_t d_qk, int64_t d_v);
   // Packs tile n_block of a kv head to k and v.
-  void (*pack_tile)(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block, bool bf16_dot, void* k,
-                    void* v);
+  void (*pack_tile)(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block,
+                    bool bf16_dot, void* k, void* v);
   void (*compute_block)(const BlockTask& task, ForwardScratch& scratch);
   // Merges `pieces` partial results of a block, in order, into out and lse.
   void (*merge)(const BlockTask& task, const PartialRows* pieces, int64_t num_pieces);

@@ -6,10 +6,10 @@
 //   s   [96][score_stride]: scores of a chunk, then probabilities, in place
 //   o   [96][d_v up to kPanel]: the running output
 //
-// A tile is cut into micro-tiles of kRows rows x kPanel keys. From the tile's words each is EMPTY (no product at all), WHOLE (plain)
-// or MIXED (masked by word after the same product): what a row computes depends on the bits alone, not on how the mask was said.
-// MIXED tiles multiply dropped values by an exact 0; should that have made a NaN (a dropped V of inf or NaN), the block is computed
-// again with those tiles done key by key, so that a dropped key never matters.
+// A tile is cut into micro-tiles of kRows rows x kPanel keys. From the tile's words each is EMPTY (no product at all),
+// WHOLE (plain) or MIXED (masked by word after the same product): what a row computes depends on the bits alone, not on
+// how the mask was said. MIXED tiles multiply dropped values by an exact 0; should that have made a NaN (a dropped V of
+// inf or NaN), the block is computed again with those tiles done key by key, so that a dropped key never matters.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -126,10 +126,13 @@ class Block {
         chunk_.k[j] = problem_.k.at<typename P::Packed>(sequence_.batch, key, task_.block.kv_head);
         chunk_.v[j] = problem_.v.at<typename P::Packed>(sequence_.batch, key, task_.block.kv_head);
       } else if (own_k_ == nullptr) {
-        chunk_.k[j] = static_cast<const typename P::Packed*>(task_.packed.k) + (tile.n_block - task_.packed.first_tile) * k_elements;
-        chunk_.v[j] = static_cast<const typename P::Packed*>(task_.packed.v) + (tile.n_block - task_.packed.first_tile) * v_elements;
+        chunk_.k[j] = static_cast<const typename P::Packed*>(task_.packed.k) +
+                      (tile.n_block - task_.packed.first_tile) * k_elements;
+        chunk_.v[j] = static_cast<const typename P::Packed*>(task_.packed.v) +
+                      (tile.n_block - task_.packed.first_tile) * v_elements;
       } else {
-        P::PackTile(problem_, sequence_, task_.block.kv_head, tile.n_block, own_k_ + j * k_elements, own_v_ + j * v_elements);
+        P::PackTile(problem_, sequence_, task_.block.kv_head, tile.n_block, own_k_ + j * k_elements,
+                    own_v_ + j * v_elements);
         chunk_.k[j] = own_k_ + j * k_elements;
         chunk_.v[j] = own_v_ + j * v_elements;
       }
@@ -169,7 +172,8 @@ class Block {
           segment.column = static_cast<int32_t>(j * tile_keys + p * kPanel);
           segment.count = (end - p) * kPanel;
           if constexpr (P::kStreams) {
-            segment.inside = static_cast<int32_t>(HWY_MIN(int64_t{segment.count}, sequence_.s_kv - slot.key - p * kPanel));
+            segment.inside =
+                static_cast<int32_t>(HWY_MIN(int64_t{segment.count}, sequence_.s_kv - slot.key - p * kPanel));
           }
           p = end;
         }
@@ -207,7 +211,8 @@ class Block {
             P::Scores(q, panel, problem_.d_qk, scores_.raw_factor(P::kScalesQueries), s, chunk_max);
           } else {
             P::Scores(q, panel, problem_.d_qk, scores_.raw_factor(P::kScalesQueries), s, nullptr);
-            scores_.finish(chunk_.slots[j], p, whole, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows), s, chunk_max);
+            scores_.finish(chunk_.slots[j], p, whole, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows), s,
+                           chunk_max);
           }
         }
       }
@@ -222,8 +227,9 @@ class Block {
       for (int64_t g = 0; g < groups_; ++g) {
         for (int p = 0; p < kPanelsPerTile; ++p) {
           if (!(chunk_.live[g][j] >> p & 1)) continue;
-          scores_.finish(chunk_.slots[j], p, chunk_.whole[g][j] >> p & 1, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows),
-                         s_ + g * kRows * score_stride + j * tile_keys + p * kPanel, stats_.chunk_max + g * kRows * kLanes);
+          scores_.finish(
+              chunk_.slots[j], p, chunk_.whole[g][j] >> p & 1, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows),
+              s_ + g * kRows * score_stride + j * tile_keys + p * kPanel, stats_.chunk_max + g * kRows * kLanes);
         }
       }
     }
@@ -272,8 +278,9 @@ class Block {
     if constexpr (P::kStreams) {
       for (int64_t g = 0; g < groups_; ++g) {
         if (chunk_.num_segments[g] == 0 || (exact && chunk_.mixed[g])) continue;
-        P::Accumulate(problem_, s_ + g * kRows * score_stride, HWY_MIN(int64_t{kRows}, rows_ - g * kRows), chunk_.segments[g],
-                      chunk_.num_segments[g], stats_.alpha + g * kRows, o_ + g * kRows * o_stride_, o_stride_);
+        P::Accumulate(problem_, s_ + g * kRows * score_stride, HWY_MIN(int64_t{kRows}, rows_ - g * kRows),
+                      chunk_.segments[g], chunk_.num_segments[g], stats_.alpha + g * kRows, o_ + g * kRows * o_stride_,
+                      o_stride_);
       }
     } else {
       accumulate_panels(exact);
@@ -290,8 +297,8 @@ class Block {
       const bool one_vector = problem_.d_v - column <= kLanes;
       for (int64_t g = 0; g < groups_; ++g) {
         if (chunk_.num_segments[g] == 0 || (exact && chunk_.mixed[g])) continue;
-        P::Accumulate(s_ + g * kRows * score_stride, chunk_.segments[g], chunk_.num_segments[g], column * tile_keys, one_vector,
-                      stats_.alpha + g * kRows, o_ + g * kRows * o_stride_ + column, o_stride_);
+        P::Accumulate(s_ + g * kRows * score_stride, chunk_.segments[g], chunk_.num_segments[g], column * tile_keys,
+                      one_vector, stats_.alpha + g * kRows, o_ + g * kRows * o_stride_ + column, o_stride_);
       }
     }
   }
@@ -311,12 +318,14 @@ class Block {
     }
   }
 
-  // Whether a row of o holds a NaN (or an infinity, which 0 * x shows alike: the second pass then only repeats the first).
+  // Whether a row of o holds a NaN (or an infinity, which 0 * x shows alike: the second pass then only repeats the
+  // first).
   bool has_nan() const {
     const DF d;
     VF sum = hn::Zero(d);
     for (int64_t i = 0; i < rows_; ++i) {
-      for (int64_t c = 0; c < problem_.d_v; c += kLanes) sum = hn::MulAdd(hn::Zero(d), hn::Load(d, o_ + i * o_stride_ + c), sum);
+      for (int64_t c = 0; c < problem_.d_v; c += kLanes)
+        sum = hn::MulAdd(hn::Zero(d), hn::Load(d, o_ + i * o_stride_ + c), sum);
     }
     const float total = hn::GetLane(hn::SumOfLanes(d, sum));
     return total != total;
@@ -335,7 +344,8 @@ class Block {
 
   void leave_partial() {
     for (int64_t i = 0; i < rows_; ++i) {
-      std::memcpy(task_.partial.o + i * problem_.d_v, o_ + i * o_stride_, static_cast<size_t>(problem_.d_v) * sizeof(float));
+      std::memcpy(task_.partial.o + i * problem_.d_v, o_ + i * o_stride_,
+                  static_cast<size_t>(problem_.d_v) * sizeof(float));
       task_.partial.max[i] = stats_.max[i];
       task_.partial.sum[i] = row_sum(i);
     }

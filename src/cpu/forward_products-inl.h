@@ -1,5 +1,5 @@
-// The two products of a micro-tile and the packing they want: in fp32 (any input type, widened while packing), and, with AVX-512
-// BF16, in pairs of bf16 summed in fp32.
+// The two products of a micro-tile and the packing they want: in fp32 (any input type, widened while packing), and,
+// with AVX-512 BF16, in pairs of bf16 summed in fp32.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,12 +27,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // f(row of the group, rows, first element in memory) for each stretch of a group's rows that lie in one head.
 template <class T, class F>
-HWY_INLINE void ForStretches(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, int64_t group, const F& f) {
+HWY_INLINE void ForStretches(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block,
+                             int64_t group, const F& f) {
   const int64_t begin = group * kRows, end = HWY_MIN(begin + kRows, block.rows());
   for (int64_t i = begin; i < end;) {
     const int64_t head = i / block.tokens, token = i % block.tokens;
     const int64_t rows = HWY_MIN(end - i, block.tokens - token);
-    f(i - begin, rows, problem.q.at<const T>(sequence.batch, sequence.q_begin + block.token + token, block.head + head));
+    f(i - begin, rows,
+      problem.q.at<const T>(sequence.batch, sequence.q_begin + block.token + token, block.head + head));
     i += rows;
   }
 }
@@ -48,27 +50,30 @@ struct Fp32Products {
   };
 
   // [group][d][kRows]; rows beyond the block are zeros.
-  static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, float factor, float* to) {
+  static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block,
+                          float factor, float* to) {
     with_type(problem.dtype, [&](auto t) {
       using T = decltype(t);
       for (int64_t g = 0; g * kRows < block.rows(); ++g, to += kRows * problem.d_qk) {
         ForStretches<T>(problem, sequence, block, g, [&](int64_t row, int64_t rows, const T* q) {
           const bool last = g * kRows + row + rows == block.rows();
-          TransposeInto(q, problem.q.stride_s, rows, problem.d_qk, last ? kRows - row : rows, factor, to + row, int64_t{kRows});
+          TransposeInto(q, problem.q.stride_s, rows, problem.d_qk, last ? kRows - row : rows, factor, to + row,
+                        int64_t{kRows});
         });
       }
     });
   }
 
   // K: [64 / kPanel][d][kPanel]; V: [d_v / kPanel][64][kPanel]. Keys beyond the sequence are zeros.
-  static void PackTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block, float* k, float* v) {
+  static void PackTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block,
+                       float* k, float* v) {
     const int64_t key = n_block * tile_keys, keys = HWY_MIN(tile_keys, sequence.s_kv - key);
     with_type(problem.dtype, [&](auto t) {
       using T = decltype(t);
-      PackTransposed(problem.k.at<const T>(sequence.batch, sequence.kv_begin + key, kv_head), problem.k.stride_s, keys, problem.d_qk,
-                     (keys + kPanel - 1) / kPanel * kPanel, k);
-      PackPanels(problem.v.at<const T>(sequence.batch, sequence.kv_begin + key, kv_head), problem.v.stride_s, keys, problem.d_v, tile_keys,
-                 v);
+      PackTransposed(problem.k.at<const T>(sequence.batch, sequence.kv_begin + key, kv_head), problem.k.stride_s, keys,
+                     problem.d_qk, (keys + kPanel - 1) / kPanel * kPanel, k);
+      PackPanels(problem.v.at<const T>(sequence.batch, sequence.kv_begin + key, kv_head), problem.v.stride_s, keys,
+                 problem.d_v, tile_keys, v);
     });
   }
 
@@ -78,7 +83,8 @@ struct Fp32Products {
     VF acc[kRows][2];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
-    TileFma<kRows, 2>(q, std::integral_constant<int64_t, 1>(), std::integral_constant<int64_t, kRows>(), k, int64_t{kPanel}, d_qk, acc);
+    TileFma<kRows, 2>(q, std::integral_constant<int64_t, 1>(), std::integral_constant<int64_t, kRows>(), k,
+                      int64_t{kPanel}, d_qk, acc);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       hn::StoreU(acc[r][0], d, s + r * score_stride);
@@ -95,8 +101,8 @@ struct Fp32Products {
   static void Narrow(float*, int32_t, int32_t) {}
 
   template <int NV>
-  static HWY_INLINE void AccumulatePanel(const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset, const float* alpha,
-                                         float* o, int64_t o_stride) {
+  static HWY_INLINE void AccumulatePanel(const float* p, const Segment* segments, int32_t num_segments,
+                                         int64_t v_offset, const float* alpha, float* o, int64_t o_stride) {
     const DF d;
     VF acc[kRows][NV];
 #pragma GCC unroll 16
@@ -106,8 +112,9 @@ struct Fp32Products {
       for (int v = 0; v < NV; ++v) acc[r][v] = hn::Mul(a, hn::Load(d, o + r * o_stride + v * kLanes));
     }
     for (int32_t n = 0; n < num_segments; ++n) {
-      TileFma<kRows, NV>(p + segments[n].column, std::integral_constant<int64_t, score_stride>(), std::integral_constant<int64_t, 1>(),
-                         segments[n].v + v_offset, int64_t{kPanel}, segments[n].count, acc);
+      TileFma<kRows, NV>(p + segments[n].column, std::integral_constant<int64_t, score_stride>(),
+                         std::integral_constant<int64_t, 1>(), segments[n].v + v_offset, int64_t{kPanel},
+                         segments[n].count, acc);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -116,8 +123,8 @@ struct Fp32Products {
     }
   }
 
-  static void Accumulate(const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset, bool one_vector,
-                         const float* alpha, float* o, int64_t o_stride) {
+  static void Accumulate(const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset,
+                         bool one_vector, const float* alpha, float* o, int64_t o_stride) {
     if (one_vector) {
       AccumulatePanel<1>(p, segments, num_segments, v_offset, alpha, o, o_stride);
     } else {
@@ -141,24 +148,26 @@ struct Bf16Products {
   static_assert(bf16_dot::rows == kRows && bf16_dot::panel == kPanel);
 
   // A row of d bf16 is a row of d / 2 pairs: both operands of Q K^T are transposed pair by pair.
-  static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, float, uint16_t* to) {
+  static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, float,
+                          uint16_t* to) {
     const int64_t pairs = problem.d_qk / 2;
     for (int64_t g = 0; g * kRows < block.rows(); ++g, to += kRows * problem.d_qk) {
       ForStretches<Bf16>(problem, sequence, block, g, [&](int64_t row, int64_t rows, const Bf16* q) {
         const bool last = g * kRows + row + rows == block.rows();
-        TransposeInto(reinterpret_cast<const Pair32*>(q), problem.q.stride_s / 2, rows, pairs, last ? kRows - row : rows, 1.f,
-                      reinterpret_cast<float*>(to) + row, int64_t{kRows});
+        TransposeInto(reinterpret_cast<const Pair32*>(q), problem.q.stride_s / 2, rows, pairs,
+                      last ? kRows - row : rows, 1.f, reinterpret_cast<float*>(to) + row, int64_t{kRows});
       });
     }
   }
 
-  static void PackTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block, uint16_t* k,
-                       uint16_t* v) {
+  static void PackTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block,
+                       uint16_t* k, uint16_t* v) {
     const int64_t key = n_block * tile_keys, keys = HWY_MIN(tile_keys, sequence.s_kv - key);
     const Bf16* from = problem.k.at<const Bf16>(sequence.batch, sequence.kv_begin + key, kv_head);
     PackTransposed(reinterpret_cast<const Pair32*>(from), problem.k.stride_s / 2, keys, problem.d_qk / 2,
                    (keys + kPanel - 1) / kPanel * kPanel, reinterpret_cast<float*>(k));
-    InterleaveValues(problem.v.at<const Bf16>(sequence.batch, sequence.kv_begin + key, kv_head), problem.v.stride_s, keys, problem.d_v, v);
+    InterleaveValues(problem.v.at<const Bf16>(sequence.batch, sequence.kv_begin + key, kv_head), problem.v.stride_s,
+                     keys, problem.d_v, v);
   }
 
   // [d_v / panel][32 pairs of keys][panel][2]
@@ -172,7 +181,8 @@ struct Bf16Products {
       for (int64_t c = 0; c < d_v; c += kLanes) {
         uint16_t* out = to + (c / kPanel) * tile_keys * kPanel + pair * 2 * kPanel + 2 * (c % kPanel);
         if (c + kLanes <= d_v && has_odd) {
-          const auto low = hn::PromoteTo(d, hn::LoadU(d16, &even[c].bits)), high = hn::PromoteTo(d, hn::LoadU(d16, &odd[c].bits));
+          const auto low = hn::PromoteTo(d, hn::LoadU(d16, &even[c].bits)),
+                     high = hn::PromoteTo(d, hn::LoadU(d16, &odd[c].bits));
           hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), d, reinterpret_cast<uint32_t*>(out));
         } else {
           for (int64_t j = 0; j < kLanes; ++j) {
@@ -194,10 +204,10 @@ struct Bf16Products {
     bf16_dot::narrow(row + column, count, reinterpret_cast<uint16_t*>(row) + column);
   }
 
-  static void Accumulate(const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset, bool one_vector,
-                         const float* alpha, float* o, int64_t o_stride) {
-    bf16_dot::accumulate(reinterpret_cast<const uint16_t*>(p), segments, num_segments, v_offset, one_vector ? kLanes : kPanel, alpha, o,
-                         o_stride);
+  static void Accumulate(const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset,
+                         bool one_vector, const float* alpha, float* o, int64_t o_stride) {
+    bf16_dot::accumulate(reinterpret_cast<const uint16_t*>(p), segments, num_segments, v_offset,
+                         one_vector ? kLanes : kPanel, alpha, o, o_stride);
   }
 
   static float Probability(const float* row, int64_t column) {

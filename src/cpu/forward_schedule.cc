@@ -37,13 +37,15 @@ const std::vector<int32_t>& ForwardSchedule::heavy_first(const TileSource& sourc
   if (m_blocks > 2) {
     cost_.resize(static_cast<size_t>(m_blocks));
     for (int32_t m = 0; m < m_blocks; ++m) cost_[static_cast<size_t>(m)] = source.cost(plane, m);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](int32_t a, int32_t b) { return cost_[static_cast<size_t>(a)] > cost_[static_cast<size_t>(b)]; });
+    std::stable_sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
+      return cost_[static_cast<size_t>(a)] > cost_[static_cast<size_t>(b)];
+    });
   }
   return order_;
 }
 
-void ForwardSchedule::add_unit(const AttentionProblem& problem, const TileSource& source, int64_t sequence, int64_t kv_head) {
+void ForwardSchedule::add_unit(const AttentionProblem& problem, const TileSource& source, int64_t sequence,
+                               int64_t kv_head) {
   const Sequence& lengths = problem.sequences[static_cast<size_t>(sequence)];
   if (lengths.s_q == 0) return;
   const int64_t group = problem.group(), head = kv_head * group;
@@ -82,7 +84,8 @@ void ForwardSchedule::build(const AttentionProblem& problem, const TileSource& s
   config.blocks = 0;
   config_ = config;
   for (size_t i = 0; i < problem.sequences.size(); ++i) {
-    for (int64_t kv_head = 0; kv_head < problem.h_kv; ++kv_head) add_unit(problem, source, static_cast<int64_t>(i), kv_head);
+    for (int64_t kv_head = 0; kv_head < problem.h_kv; ++kv_head)
+      add_unit(problem, source, static_cast<int64_t>(i), kv_head);
   }
   config.choose_splits(config_.blocks);
   config_ = config;
@@ -97,7 +100,8 @@ void ForwardSchedule::build(const AttentionProblem& problem, const TileSource& s
       // Heads of a group that share a plane interleave, the heaviest blocks of all first.
       for (int64_t i = 0; i < unit.m_blocks; ++i) {
         for (int64_t h = 0; h < group; ++h) {
-          const int32_t m = heavy_first(source, source.plane(unit.sequence, head + h), unit.m_blocks)[static_cast<size_t>(i)];
+          const int32_t m =
+              heavy_first(source, source.plane(unit.sequence, head + h), unit.m_blocks)[static_cast<size_t>(i)];
           for (int32_t p = 0; p < pieces; ++p) {
             tasks_.push_back({static_cast<int32_t>(u), static_cast<int32_t>(h * unit.m_blocks + m), m, p});
           }
@@ -107,7 +111,8 @@ void ForwardSchedule::build(const AttentionProblem& problem, const TileSource& s
       const int64_t folds = (group + unit.heads_folded - 1) / unit.heads_folded;
       for (int64_t block = 0; block < folds * unit.m_blocks; ++block) {
         for (int32_t p = 0; p < pieces; ++p) {
-          tasks_.push_back({static_cast<int32_t>(u), static_cast<int32_t>(block), static_cast<int32_t>(block % unit.m_blocks), p});
+          tasks_.push_back(
+              {static_cast<int32_t>(u), static_cast<int32_t>(block), static_cast<int32_t>(block % unit.m_blocks), p});
         }
       }
     }
@@ -129,8 +134,8 @@ bool ForwardSchedule::wait(const std::atomic<int32_t>& counter, int32_t target) 
 
 void ForwardSchedule::pack(const Task& task) {
   const Unit& unit = units_[static_cast<size_t>(task.unit)];
-  if (unit.previous >= 0 &&
-      !wait(progress_[static_cast<size_t>(unit.previous)].finished, units_[static_cast<size_t>(unit.previous)].block_tasks)) {
+  if (unit.previous >= 0 && !wait(progress_[static_cast<size_t>(unit.previous)].finished,
+                                  units_[static_cast<size_t>(unit.previous)].block_tasks)) {
     return;
   }
   const Sequence& sequence = problem_->sequences[static_cast<size_t>(unit.sequence)];
@@ -138,7 +143,8 @@ void ForwardSchedule::pack(const Task& task) {
   const int32_t begin = task.index * tiles_a_pack_task, end = std::min(begin + tiles_a_pack_task, unit.num_tiles);
   for (int32_t n = begin; n < end; ++n) {
     kernels_->pack_tile(*problem_, sequence, unit.kv_head, unit.first_tile + n, config_.bf16_dot,
-                        k_ring_ + (base + n) * elements_.k * element_bytes_, v_ring_ + (base + n) * elements_.v * element_bytes_);
+                        k_ring_ + (base + n) * elements_.k * element_bytes_,
+                        v_ring_ + (base + n) * elements_.v * element_bytes_);
   }
   progress_[static_cast<size_t>(task.unit)].packed.fetch_add(1, std::memory_order_acq_rel);
 }
@@ -177,7 +183,8 @@ void ForwardSchedule::compute(const Task& task, ForwardScratch& scratch) {
   }
   if (unit.pack_tasks > 0) {
     const int64_t base = unit.ring_position % ring_ * ring_tiles_;
-    work.packed = {k_ring_ + base * elements_.k * element_bytes_, v_ring_ + base * elements_.v * element_bytes_, unit.first_tile};
+    work.packed = {k_ring_ + base * elements_.k * element_bytes_, v_ring_ + base * elements_.v * element_bytes_,
+                   unit.first_tile};
   }
 
   // How many pieces depends on the row's own tiles; tasks for pieces it does not have find nothing to do.
@@ -209,17 +216,19 @@ void ForwardSchedule::run(const AttentionProblem& problem, const TileSource& sou
 
   double work = 0;
   for (const Sequence& s : problem.sequences) {
-    work += static_cast<double>(s.s_q) * static_cast<double>(s.s_kv) * static_cast<double>(problem.h_q * (problem.d_qk + problem.d_v));
+    work += static_cast<double>(s.s_q) * static_cast<double>(s.s_kv) *
+            static_cast<double>(problem.h_q * (problem.d_qk + problem.d_v));
   }
   int64_t threads = work < serial_work ? 1 : std::min<int64_t>(resolve_threads(problem.num_threads), num_tasks());
   threads = std::max<int64_t>(threads, 1);
 
-  // One thread never packs ahead. Several need the next unit packed while the last blocks of this one run, and enough units in
-  // flight to have a block each.
+  // One thread never packs ahead. Several need the next unit packed while the last blocks of this one run, and enough
+  // units in flight to have a block each.
   ring_tiles_ = max_packed_tiles_;
   ring_ = std::min<int64_t>(packed_units_, 1);
   if (packed_units_ > 1 && threads > 1) {
-    const int64_t blocks = std::max<int64_t>(1, config.blocks / std::max<int64_t>(1, static_cast<int64_t>(units_.size())));
+    const int64_t blocks =
+        std::max<int64_t>(1, config.blocks / std::max<int64_t>(1, static_cast<int64_t>(units_.size())));
     const int64_t bytes = std::max<int64_t>(1, ring_tiles_ * (elements_.k + elements_.v) * element_bytes_);
     const int64_t fit = threads * (int64_t{40} << 20) / bytes;
     ring_ = std::min(packed_units_, std::max<int64_t>(2, std::min(fit, 1 + (2 * threads + blocks - 1) / blocks)));
@@ -245,7 +254,8 @@ void ForwardSchedule::run(const AttentionProblem& problem, const TileSource& sou
       pieces_done_ = std::make_unique<std::atomic<int32_t>[]>(static_cast<size_t>(config.blocks));
       pieces_size_ = config.blocks;
     }
-    for (int64_t b = 0; b < config.blocks; ++b) pieces_done_[static_cast<size_t>(b)].store(0, std::memory_order_relaxed);
+    for (int64_t b = 0; b < config.blocks; ++b)
+      pieces_done_[static_cast<size_t>(b)].store(0, std::memory_order_relaxed);
     partials_data_ = partials_.get<float>(config.blocks * config.max_splits * max_block_rows * (problem.d_v + 2));
   }
 

@@ -1,11 +1,12 @@
 // The forward's work as one ordered list of tasks, claimed one by one through an atomic counter.
 //
-// For each *unit* (a kv head of a sequence), in order: tasks that pack stretches of its K and V, then a task for each block of rows,
-// heavy first. Units of few blocks have no pack tasks: their blocks pack for themselves. Long rows of a call with few blocks are cut
-// into pieces, merged by whoever finishes the last, in order.
+// For each *unit* (a kv head of a sequence), in order: tasks that pack stretches of its K and V, then a task for each
+// block of rows, heavy first. Units of few blocks have no pack tasks: their blocks pack for themselves. Long rows of a
+// call with few blocks are cut into pieces, merged by whoever finishes the last, in order.
 //
-// A task waits, spinning, only for tasks before it in the list: all of those are claimed, by threads that are running. Packed units
-// live in a ring of buffers, which bounds memory: a unit is packed once the unit that held its buffer is finished.
+// A task waits, spinning, only for tasks before it in the list: all of those are claimed, by threads that are running.
+// Packed units live in a ring of buffers, which bounds memory: a unit is packed once the unit that held its buffer is
+// finished.
 #pragma once
 
 #include <atomic>
@@ -34,10 +35,10 @@ class ForwardSchedule {
   struct Unit {
     int64_t sequence = 0, kv_head = 0;
     int64_t heads_folded = 1, m_blocks = 0;
-    int64_t first_block = 0;               // of the call, for the partial results of split blocks
+    int64_t first_block = 0;                // of the call, for the partial results of split blocks
     int32_t first_tile = 0, num_tiles = 0;  // what is packed
-    int32_t ring_position = -1;            // among packed units; -1: blocks pack for themselves
-    int32_t previous = -1;                 // the unit that held the ring buffer before
+    int32_t ring_position = -1;             // among packed units; -1: blocks pack for themselves
+    int32_t previous = -1;                  // the unit that held the ring buffer before
     int32_t pack_tasks = 0, block_tasks = 0;
   };
   struct Progress {
@@ -56,7 +57,7 @@ class ForwardSchedule {
   std::vector<int32_t> order_, holders_;
   std::vector<float> cost_;
   int32_t order_plane_ = -1;
-  std::unique_ptr<Progress[]> progress_;       // [units]
+  std::unique_ptr<Progress[]> progress_;                 // [units]
   std::unique_ptr<std::atomic<int32_t>[]> pieces_done_;  // [blocks], when split
   int64_t progress_size_ = 0, pieces_size_ = 0;
   Scratch packed_k_, packed_v_, partials_;

@@ -2,7 +2,8 @@
 //
 //   s2 = log2(e) * (cap * tanh(scale * q.k / cap) + bias - slope * |p - kv|), dropped pairs -inf
 //
-// Without a softcap log2(e) * scale is folded into the packed queries (or applied to raw sums of bf16 products); with one, scale / cap.
+// Without a softcap log2(e) * scale is folded into the packed queries (or applied to raw sums of bf16 products); with
+// one, scale / cap.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -54,15 +55,17 @@ struct Slot {
 HWY_INLINE hn::Mask<DF> LaneMask(uint32_t bits) {
   const DF d;
   const hn::RebindToUnsigned<DF> du;
-  alignas(64) static constexpr uint32_t kBit[16] = {1u << 0, 1u << 1, 1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
-                                                    1u << 8, 1u << 9, 1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15};
+  alignas(64) static constexpr uint32_t kBit[16] = {1u << 0,  1u << 1,  1u << 2,  1u << 3, 1u << 4,  1u << 5,
+                                                    1u << 6,  1u << 7,  1u << 8,  1u << 9, 1u << 10, 1u << 11,
+                                                    1u << 12, 1u << 13, 1u << 14, 1u << 15};
   return hn::RebindMask(d, hn::TestBit(hn::Set(du, bits), hn::Load(du, kBit)));
 }
 
 // The options of a block's scores, resolved to its rows.
 class Scores {
  public:
-  Scores(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block) : problem_(problem), s_kv_(sequence.s_kv) {
+  Scores(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block)
+      : problem_(problem), s_kv_(sequence.s_kv) {
     if (problem.softcap > 0) cap_ = static_cast<float>(problem.softcap * log2_e);
     has_options_ = problem.softcap > 0 || problem.bias.defined() || problem.alibi.defined();
     for (int64_t i = 0; i < block.rows(); ++i) {
@@ -83,12 +86,14 @@ class Scores {
 
   // The factor of Q K^T is applied to the queries while packing, or to the products.
   float factor() const {
-    return static_cast<float>(problem_.softcap > 0 ? problem_.softmax_scale / problem_.softcap : problem_.softmax_scale * log2_e);
+    return static_cast<float>(problem_.softcap > 0 ? problem_.softmax_scale / problem_.softcap
+                                                   : problem_.softmax_scale * log2_e);
   }
   float query_factor(bool scales_queries) const { return scales_queries ? factor() : 1.f; }
   float raw_factor(bool scales_queries) const { return scales_queries ? 1.f : factor(); }
 
-  // Rows [first, first + rows) of the block against panel p of a slot: s (rows score_stride apart) in place, chunk_max raised.
+  // Rows [first, first + rows) of the block against panel p of a slot: s (rows score_stride apart) in place, chunk_max
+  // raised.
   void finish(const Slot& slot, int p, bool whole, int64_t first, int64_t rows, float* s, float* chunk_max) const {
     const DF d;
     const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -153,10 +158,10 @@ class Scores {
   int64_t position_[max_block_rows];
 };
 
-// Row i of a block is done: O / l to out, natural logarithm of the sum to lse. A sink is a logit in the denominator only; a row that
-// kept nothing gives 0 and -inf (or its sink).
-inline void FinishRow(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, int64_t i, const float* o, float max,
-                      float sum) {
+// Row i of a block is done: O / l to out, natural logarithm of the sum to lse. A sink is a logit in the denominator
+// only; a row that kept nothing gives 0 and -inf (or its sink).
+inline void FinishRow(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, int64_t i,
+                      const float* o, float max, float sum) {
   const int64_t head = block.head + i / block.tokens, token = block.token + i % block.tokens;
   const float low = -std::numeric_limits<float>::infinity();
   const bool empty = sum == 0 && max == low;

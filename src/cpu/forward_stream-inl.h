@@ -1,7 +1,7 @@
 // The two products of a block of few rows (decode): nothing is packed, K and V are streamed once, row by row of memory.
 //
-// With a handful of rows packing costs more than it saves and memory is the limit: S takes one dot product along d for each key and
-// row, O += p V adds four keys at a time to all of a row's columns, so that both read whole rows in order.
+// With a handful of rows packing costs more than it saves and memory is the limit: S takes one dot product along d for
+// each key and row, O += p V adds four keys at a time to all of a row's columns, so that both read whole rows in order.
 #include <cstddef>
 #include <cstdint>
 
@@ -24,13 +24,14 @@ namespace anymask {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Blocks of at most this many rows stream: with more, packing into panels is cheaper than reading queries again for each key.
+// Blocks of at most this many rows stream: with more, packing into panels is cheaper than reading queries again for
+// each key.
 inline constexpr int64_t kStreamRows = 8;
 
 // s(r, key) = q_r . k_key for R rows (d apart) and `keys` keys; s rows score_stride apart. d is a multiple of kLanes.
 template <int R, class T>
-HWY_INLINE void StreamScores(const float* HWY_RESTRICT q, const T* HWY_RESTRICT k, int64_t stride, int64_t keys, int64_t d_qk,
-                             float* HWY_RESTRICT s) {
+HWY_INLINE void StreamScores(const float* HWY_RESTRICT q, const T* HWY_RESTRICT k, int64_t stride, int64_t keys,
+                             int64_t d_qk, float* HWY_RESTRICT s) {
   const DF d;
   for (int64_t key = 0; key < keys; ++key, k += stride) {
     VF acc[R];
@@ -48,8 +49,8 @@ HWY_INLINE void StreamScores(const float* HWY_RESTRICT q, const T* HWY_RESTRICT 
 
 // o_r += sum over keys of p(r, key) v_key, in key order; d_v is a multiple of kLanes.
 template <int R, class T>
-HWY_INLINE void StreamValues(const float* HWY_RESTRICT p, const T* HWY_RESTRICT v, int64_t stride, int64_t keys, int64_t d_v,
-                             float* HWY_RESTRICT o, int64_t o_stride) {
+HWY_INLINE void StreamValues(const float* HWY_RESTRICT p, const T* HWY_RESTRICT v, int64_t stride, int64_t keys,
+                             int64_t d_v, float* HWY_RESTRICT o, int64_t o_stride) {
   const DF d;
   int64_t key = 0;
   for (; key + 4 <= keys; key += 4, v += 4 * stride) {
@@ -102,23 +103,27 @@ struct StreamProducts {
   };
 
   // [rows][d]
-  static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, float factor, float* to) {
+  static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block,
+                          float factor, float* to) {
     for (int64_t i = 0; i < block.rows(); ++i) {
       const int64_t token = sequence.q_begin + block.token + i % block.tokens;
-      LoadRow(problem.q.at<const T>(sequence.batch, token, block.head + i / block.tokens), problem.d_qk, factor, to + i * problem.d_qk);
+      LoadRow(problem.q.at<const T>(sequence.batch, token, block.head + i / block.tokens), problem.d_qk, factor,
+              to + i * problem.d_qk);
     }
   }
 
-  static void Scores(const AttentionProblem& problem, const float* q, int64_t rows, const T* k, int64_t keys, float* s) {
+  static void Scores(const AttentionProblem& problem, const float* q, int64_t rows, const T* k, int64_t keys,
+                     float* s) {
     ForRowsOfFour(rows, [&](auto r_count, int64_t r) {
-      StreamScores<decltype(r_count)::value>(q + r * problem.d_qk, k, problem.k.stride_s, keys, problem.d_qk, s + r * score_stride);
+      StreamScores<decltype(r_count)::value>(q + r * problem.d_qk, k, problem.k.stride_s, keys, problem.d_qk,
+                                             s + r * score_stride);
     });
   }
 
   static void Narrow(float*, int32_t, int32_t) {}
 
-  static void Accumulate(const AttentionProblem& problem, const float* p, int64_t rows, const Segment* segments, int32_t num_segments,
-                         const float* alpha, float* o, int64_t o_stride) {
+  static void Accumulate(const AttentionProblem& problem, const float* p, int64_t rows, const Segment* segments,
+                         int32_t num_segments, const float* alpha, float* o, int64_t o_stride) {
     const DF d;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < problem.d_v; c += kLanes) {
@@ -128,14 +133,17 @@ struct StreamProducts {
     }
     for (int32_t n = 0; n < num_segments; ++n) {
       ForRowsOfFour(rows, [&](auto r_count, int64_t r) {
-        StreamValues<decltype(r_count)::value>(p + r * score_stride + segments[n].column, segments[n].v, problem.v.stride_s,
-                                               segments[n].inside, problem.d_v, o + r * o_stride, o_stride);
+        StreamValues<decltype(r_count)::value>(p + r * score_stride + segments[n].column, segments[n].v,
+                                               problem.v.stride_s, segments[n].inside, problem.d_v, o + r * o_stride,
+                                               o_stride);
       });
     }
   }
 
   static float Probability(const float* row, int64_t column) { return row[column]; }
-  static float Value(const AttentionProblem& problem, const T* v, int64_t key, int64_t c) { return to_float(v[key * problem.v.stride_s + c]); }
+  static float Value(const AttentionProblem& problem, const T* v, int64_t key, int64_t c) {
+    return to_float(v[key * problem.v.stride_s + c]);
+  }
 };
 
 }  // namespace HWY_NAMESPACE

@@ -1,11 +1,15 @@
 // Packing into the panels gemm-inl.h reads as B.
 //
-//   PackTransposed  B = X^T for X [rows x d] in memory: to[(i / kPanel)][d][kPanel] with to(i / kPanel, kk, i % kPanel) = x(i, kk).
-//                   This is K for S = Q K^T, V for dP = dO V^T. `rows` rows are read, the rest up to `padded` (a multiple of kPanel) are zeros.
-//   PackPanels      B = X for X [rows x d]: to[(j / kPanel)][padded][kPanel] with to(j / kPanel, i, j % kPanel) = x(i, j).
+//   PackTransposed  B = X^T for X [rows x d] in memory: to[(i / kPanel)][d][kPanel] with to(i / kPanel, kk, i % kPanel)
+//   = x(i, kk).
+//                   This is K for S = Q K^T, V for dP = dO V^T. `rows` rows are read, the rest up to `padded` (a
+//                   multiple of kPanel) are zeros.
+//   PackPanels      B = X for X [rows x d]: to[(j / kPanel)][padded][kPanel] with to(j / kPanel, i, j % kPanel) = x(i,
+//   j).
 //                   This is V for O = P V, K for dQ = dS K. Columns beyond d up to a multiple of kPanel are zeros.
 //
-// x(i, j) = x[i * stride + j]; types as in load-inl.h, widened to fp32. Only elements of the `rows` x `d` view are read.
+// x(i, j) = x[i * stride + j]; types as in load-inl.h, widened to fp32. Only elements of the `rows` x `d` view are
+// read.
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -31,7 +35,9 @@ HWY_INLINE int64_t PanelFloats(int64_t d, int64_t padded) { return (d + kPanel -
 
 // Pair32 passes through bit for bit; what is computed with is scaled.
 template <class T>
-HWY_INLINE float Scaled(T x, float scale) { return to_float(x) * scale; }
+HWY_INLINE float Scaled(T x, float scale) {
+  return to_float(x) * scale;
+}
 HWY_INLINE float Scaled(Pair32 x, float) { return to_float(x); }
 template <class D, class T>
 HWY_INLINE hn::Vec<D> LoadScaled(D d, const T* x, hn::Vec<D> scale) {
@@ -44,7 +50,8 @@ HWY_INLINE hn::Vec<D> LoadScaled(D d, const T* x, hn::Vec<D> scale) {
 
 // Four rows of four floats, transposed: to[j * to_stride + i] = x[i * stride + j] * scale.
 template <class T>
-HWY_INLINE void Transpose4x4(const T* HWY_RESTRICT x, int64_t stride, float scale, float* HWY_RESTRICT to, int64_t to_stride) {
+HWY_INLINE void Transpose4x4(const T* HWY_RESTRICT x, int64_t stride, float scale, float* HWY_RESTRICT to,
+                             int64_t to_stride) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t i = 0; i < 4; ++i) {
     for (int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = Scaled(x[i * stride + j], scale);
@@ -64,11 +71,11 @@ HWY_INLINE void Transpose4x4(const T* HWY_RESTRICT x, int64_t stride, float scal
 #endif
 }
 
-// to[j * to_stride + i] = x(i, j) * scale for i < rows, zero for rows <= i < width. A remainder of rows is done by transposing the
-// last four once more.
+// to[j * to_stride + i] = x(i, j) * scale for i < rows, zero for rows <= i < width. A remainder of rows is done by
+// transposing the last four once more.
 template <class T>
-HWY_INLINE void TransposeInto(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t d, int64_t width, float scale,
-                              float* HWY_RESTRICT to, int64_t to_stride) {
+HWY_INLINE void TransposeInto(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t d, int64_t width,
+                              float scale, float* HWY_RESTRICT to, int64_t to_stride) {
   int64_t i = 0;
   while (i < rows && rows >= 4) {
     if (i + 4 > rows) i = rows - 4;

@@ -57,7 +57,8 @@ double cpu_peak(DType dtype, int num_threads) {
     run_on_threads(threads, [&](int participant) {
       float sink[3] = {0.999f, 0.001f, 0};
       const auto begin = Clock::now();
-      const double done = dtype == DType::bf16 ? bf16_dot::peak_work(iterations) : HWY_DYNAMIC_DISPATCH(FmaWork)(iterations, sink);
+      const double done =
+          dtype == DType::bf16 ? bf16_dot::peak_work(iterations) : HWY_DYNAMIC_DISPATCH(FmaWork)(iterations, sink);
       rate[static_cast<size_t>(participant)] = done / std::chrono::duration<double>(Clock::now() - begin).count();
     });
     double sum = 0;

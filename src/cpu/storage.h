@@ -8,9 +8,15 @@
 
 namespace anymask {
 
-struct Bf16 { uint16_t bits; };
-struct F16 { uint16_t bits; };
-struct Pair32 { uint32_t bits; };  // two 16-bit values moved as one, never computed with
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+struct Pair32 {
+  uint32_t bits;
+};  // two 16-bit values moved as one, never computed with
 
 inline float to_float(float x) { return x; }
 inline float to_float(Bf16 x) { return bf16_to_f32(x.bits); }

@@ -68,7 +68,9 @@ void force_cpu_target(const std::string& name) {
     list += (list.empty() ? "" : ", ") + usable_name;
     known = known || usable_name == name;
   }
-  if (!known) fail_invalid("cpu target: got \"", name, "\"; compiled in and usable on this processor: ", list, ": use one of those");
+  if (!known)
+    fail_invalid("cpu target: got \"", name, "\"; compiled in and usable on this processor: ", list,
+                 ": use one of those");
   bf16_dot_allowed = name.empty() || name == bf16_name;
   if (!name.empty()) {
     const std::string base = name == bf16_name ? "AVX3" : name;

@@ -28,13 +28,13 @@ using Clock = std::chrono::steady_clock;
 constexpr auto spin_time = std::chrono::microseconds(200);
 constexpr int spins_before_sleep = 1000;  // 15-40 us
 
-// One call of run_on_threads, on the caller's stack, in the pool's list while it is open. All fields but the function are
-// guarded by the pool's mutex; nobody touches a job after the decrement that empties it.
+// One call of run_on_threads, on the caller's stack, in the pool's list while it is open. All fields but the function
+// are guarded by the pool's mutex; nobody touches a job after the decrement that empties it.
 struct Job {
   JobFunction function = nullptr;
   void* context = nullptr;
-  int wanted = 0;      // workers that may still come
-  int next = 1;        // number of the next to come
+  int wanted = 0;              // workers that may still come
+  int next = 1;                // number of the next to come
   std::atomic<int> active{0};  // workers inside; written under the mutex, also watched without it
   std::exception_ptr error;
   Job* after = nullptr;
@@ -71,8 +71,8 @@ class Pool {
         break;
       }
     }
-    // Those inside are running their last piece: they are awaited, sleepers are not. Usually that is a matter of microseconds, less
-    // than going to sleep takes.
+    // Those inside are running their last piece: they are awaited, sleepers are not. Usually that is a matter of
+    // microseconds, less than going to sleep takes.
     if (job.active.load() > 0) {
       lock.unlock();
       for (int i = 0; i < spins_before_sleep && job.active.load(std::memory_order_acquire) > 0; ++i) spin_pause();

@@ -5,8 +5,8 @@
 #include <functional>
 #include <thread>
 
-#include "cpu/backward_case.h"
 #include "core/error.h"
+#include "cpu/backward_case.h"
 #include "cpu/targets.h"
 #include "mask/bound_mask.h"
 #include "mask/registry.h"
@@ -63,10 +63,15 @@ double scale_of(const std::vector<double>& x) {
 }
 
 void expect_close(Call& call, const cases::AttentionCase& c, DType dtype) {
-  Result exact = run(call, c, reference_backend(), true), naive = run(call, c, naive_backend()), got = run(call, c, cpu_backend());
+  Result exact = run(call, c, reference_backend(), true), naive = run(call, c, naive_backend()),
+         got = run(call, c, cpu_backend());
   const std::vector<double> out = exact.out.values(), lse = exact.lse.values();
-  EXPECT_LE(difference(got.out.values(), out), 2 * difference(naive.out.values(), out) + last_bits(dtype) * scale_of(out)) << "out";
-  EXPECT_LE(difference(got.lse.values(), lse), 2 * difference(naive.lse.values(), lse) + last_bits(DType::f32) * scale_of(lse)) << "lse";
+  EXPECT_LE(difference(got.out.values(), out),
+            2 * difference(naive.out.values(), out) + last_bits(dtype) * scale_of(out))
+      << "out";
+  EXPECT_LE(difference(got.lse.values(), lse),
+            2 * difference(naive.lse.values(), lse) + last_bits(DType::f32) * scale_of(lse))
+      << "lse";
   EXPECT_TRUE(got.out.surroundings_untouched());
 }
 
@@ -80,24 +85,78 @@ void on_each_target(const std::function<void()>& body) {
   force_cpu_target("");
 }
 
-// Beyond the shared table: many tiles, split rows, folded heads, tiles partly beyond the edge, windows inside micro-tiles.
+// Beyond the shared table: many tiles, split rows, folded heads, tiles partly beyond the edge, windows inside
+// micro-tiles.
 std::vector<cases::AttentionCase> all_cases() {
   std::vector<cases::AttentionCase> list = cases::small_cases();
   const std::vector<cases::AttentionCase> more = {
       {.name = "full-q1-k3001-h8x2-d64", .mask = "full", .s_q = 1, .s_kv = 3001, .h_q = 8, .h_kv = 2},
-      {.name = "causal-q5-k2500-b2-h6x2-d40", .mask = "causal", .b = 2, .s_q = 5, .s_kv = 2500, .h_q = 6, .h_kv = 2, .d_qk = 40, .d_v = 24},
+      {.name = "causal-q5-k2500-b2-h6x2-d40",
+       .mask = "causal",
+       .b = 2,
+       .s_q = 5,
+       .s_kv = 2500,
+       .h_q = 6,
+       .h_kv = 2,
+       .d_qk = 40,
+       .d_v = 24},
       {.name = "causal-s700-h2-d64", .mask = "causal", .s_q = 700, .s_kv = 700, .h_q = 2, .h_kv = 2},
       {.name = "window-s900-h1-d64", .mask = "causal & window(70, 0)", .s_q = 900, .s_kv = 900},
-      {.name = "narrow-window-s500-h3x1-d16", .mask = "window(3, 2)", .s_q = 500, .s_kv = 500, .h_q = 3, .h_kv = 1, .d_qk = 16, .d_v = 16},
-      {.name = "holes-s400-h2-d64", .mask = "stride(37) | keys(100, 103) & ~positions(50, 60)", .s_q = 400, .s_kv = 400, .h_q = 2, .h_kv = 2},
-      {.name = "per-head-of-a-group-q20-k300-h4x2-d32", .mask = "per_head([causal, full, none, window(3, 3)])", .s_q = 20, .s_kv = 300, .h_q = 4,
-       .h_kv = 2, .d_qk = 32, .d_v = 32},
-      {.name = "all-options-q130-k200-h4x2-d24x40", .mask = "causal & window(90, 0)", .b = 2, .s_q = 130, .s_kv = 200, .h_q = 4, .h_kv = 2,
-       .d_qk = 24, .d_v = 40, .bias = "bhq", .softcap = 3, .alibi = true, .sinks = true},
-      {.name = "all-options-q3-k1500-h4x2-d64", .mask = "causal", .s_q = 3, .s_kv = 1500, .h_q = 4, .h_kv = 2, .bias = "1gq", .softcap = 8,
-       .alibi = true, .sinks = true},
-      {.name = "packed-documents-h4x2-d32", .mask = "causal", .s_q = 400, .s_kv = 400, .h_q = 4, .h_kv = 2, .d_qk = 32, .d_v = 32,
-       .bias = "b1q", .cu_seqlens_q = {0, 10, 11, 60, 60, 95, 400}},
+      {.name = "narrow-window-s500-h3x1-d16",
+       .mask = "window(3, 2)",
+       .s_q = 500,
+       .s_kv = 500,
+       .h_q = 3,
+       .h_kv = 1,
+       .d_qk = 16,
+       .d_v = 16},
+      {.name = "holes-s400-h2-d64",
+       .mask = "stride(37) | keys(100, 103) & ~positions(50, 60)",
+       .s_q = 400,
+       .s_kv = 400,
+       .h_q = 2,
+       .h_kv = 2},
+      {.name = "per-head-of-a-group-q20-k300-h4x2-d32",
+       .mask = "per_head([causal, full, none, window(3, 3)])",
+       .s_q = 20,
+       .s_kv = 300,
+       .h_q = 4,
+       .h_kv = 2,
+       .d_qk = 32,
+       .d_v = 32},
+      {.name = "all-options-q130-k200-h4x2-d24x40",
+       .mask = "causal & window(90, 0)",
+       .b = 2,
+       .s_q = 130,
+       .s_kv = 200,
+       .h_q = 4,
+       .h_kv = 2,
+       .d_qk = 24,
+       .d_v = 40,
+       .bias = "bhq",
+       .softcap = 3,
+       .alibi = true,
+       .sinks = true},
+      {.name = "all-options-q3-k1500-h4x2-d64",
+       .mask = "causal",
+       .s_q = 3,
+       .s_kv = 1500,
+       .h_q = 4,
+       .h_kv = 2,
+       .bias = "1gq",
+       .softcap = 8,
+       .alibi = true,
+       .sinks = true},
+      {.name = "packed-documents-h4x2-d32",
+       .mask = "causal",
+       .s_q = 400,
+       .s_kv = 400,
+       .h_q = 4,
+       .h_kv = 2,
+       .d_qk = 32,
+       .d_v = 32,
+       .bias = "b1q",
+       .cu_seqlens_q = {0, 10, 11, 60, 60, 95, 400}},
   };
   list.insert(list.end(), more.begin(), more.end());
   return list;
@@ -162,15 +221,21 @@ TEST_P(EachType, GivesTheSameBitsForAnyNumberOfThreads) {
 
 // One mask said as a band and as an array of booleans: without a plan, and with one.
 TEST_P(EachType, GivesTheSameBitsHoweverTheMaskIsSaid) {
-  for (const char* text : {"causal", "causal & window(40, 0)", "documents([0, 30, 31, 150, 300])", "chunked(70)", "keys(3, 250)", "full"}) {
+  for (const char* text : {"causal", "causal & window(40, 0)", "documents([0, 30, 31, 150, 300])", "chunked(70)",
+                           "keys(3, 250)", "full"}) {
     SCOPED_TRACE(text);
     for (const int64_t s_q : {300, 7}) {
-      const cases::AttentionCase c{.name = "", .mask = std::string(text).find("documents") == 0 && s_q != 300 ? "causal" : text, .s_q = s_q, .s_kv = 300,
-                                   .h_q = 4, .h_kv = 2};
+      const cases::AttentionCase c{.name = "",
+                                   .mask = std::string(text).find("documents") == 0 && s_q != 300 ? "causal" : text,
+                                   .s_q = s_q,
+                                   .s_kv = 300,
+                                   .h_q = 4,
+                                   .h_kv = 2};
       Call call(c, {.dtype = GetParam()});
       const BoundMask bound = anymask::bind(call.mask, call.problem.sequences, c.h_q, c.h_kv);
       std::vector<uint8_t> kept(static_cast<size_t>(c.s_q * c.s_kv));
-      for (int64_t i = 0; i < c.s_q * c.s_kv; ++i) kept[static_cast<size_t>(i)] = bound.planes[0].keep(i / c.s_kv, i % c.s_kv);
+      for (int64_t i = 0; i < c.s_q * c.s_kv; ++i)
+        kept[static_cast<size_t>(i)] = bound.planes[0].keep(i / c.s_kv, i % c.s_kv);
       TensorView view;
       view.data = kept.data();
       view.dtype = DType::boolean;
@@ -193,9 +258,13 @@ TEST_P(EachType, GivesTheSameBitsHoweverTheMaskIsSaid) {
 
 // A key a row drops must not matter to it, whatever it holds; a key it keeps must.
 TEST_P(EachType, DroppedKeysNeverMatter) {
-  for (const auto& [mask, s_q, poisoned] : std::vector<std::tuple<const char*, int64_t, std::vector<int64_t>>>{
-           {"causal", 300, {150, 151, 299}}, {"keys(0, 100)", 130, {100, 107, 200, 299}}, {"stride(5)", 200, {3, 77, 200}}, {"causal", 3, {298, 299}}}) {
-    const cases::AttentionCase c{.name = mask, .mask = mask, .s_q = s_q, .s_kv = 300, .h_q = 2, .h_kv = 1, .d_qk = 24, .d_v = 40};
+  for (const auto& [mask, s_q, poisoned] :
+       std::vector<std::tuple<const char*, int64_t, std::vector<int64_t>>>{{"causal", 300, {150, 151, 299}},
+                                                                           {"keys(0, 100)", 130, {100, 107, 200, 299}},
+                                                                           {"stride(5)", 200, {3, 77, 200}},
+                                                                           {"causal", 3, {298, 299}}}) {
+    const cases::AttentionCase c{
+        .name = mask, .mask = mask, .s_q = s_q, .s_kv = 300, .h_q = 2, .h_kv = 1, .d_qk = 24, .d_v = 40};
     SCOPED_TRACE(c.name);
     on_each_target([&] {
       Call call(c, {.dtype = GetParam()});
@@ -226,7 +295,8 @@ TEST(Forward, InfiniteBiasEmptiesARow) {
   cases::AttentionCase c{.name = "", .mask = "causal", .s_q = 70, .s_kv = 70, .h_q = 2, .h_kv = 2, .bias = "11q"};
   Call call(c, {});
   auto* bias = static_cast<float*>(call.problem.bias.data);
-  for (int64_t key = 0; key < 70; ++key) bias[33 * call.problem.bias.stride_q + key * call.problem.bias.stride_kv] = -std::numeric_limits<float>::infinity();
+  for (int64_t key = 0; key < 70; ++key)
+    bias[33 * call.problem.bias.stride_q + key * call.problem.bias.stride_kv] = -std::numeric_limits<float>::infinity();
   on_each_target([&] {
     const Result r = run(call, c, cpu_backend());
     for (int64_t i = 33 * 2 * 64; i < 34 * 2 * 64; ++i) EXPECT_EQ(r.out.get(i), 0);
@@ -248,7 +318,8 @@ TEST(Forward, LargeScores) {
 }
 
 TEST(Forward, CallsFromSeveralThreadsAtOnce) {
-  const cases::AttentionCase c{.name = "", .mask = "causal & window(300, 0)", .b = 2, .s_q = 500, .s_kv = 500, .h_q = 4, .h_kv = 2};
+  const cases::AttentionCase c{
+      .name = "", .mask = "causal & window(300, 0)", .b = 2, .s_q = 500, .s_kv = 500, .h_q = 4, .h_kv = 2};
   Call call(c, {});
   const Result alone = run(call, c, cpu_backend(), false, 1);
   std::array<bool, 4> same{};
@@ -281,7 +352,8 @@ TEST(Forward, ExplainsItself) {
   const cases::AttentionCase c{.name = "", .mask = "causal", .s_q = 200, .s_kv = 200};
   Call call(c, {});
   std::string text;
-  for (const Fact& fact : cpu_backend().explain(call.problem, call.mask, Direction::forward)) text += fact.name + "=" + fact.value + ";";
+  for (const Fact& fact : cpu_backend().explain(call.problem, call.mask, Direction::forward))
+    text += fact.name + "=" + fact.value + ";";
   EXPECT_NE(text.find("tile=96 x 64"), std::string::npos) << text;
   EXPECT_NE(text.find("no plan"), std::string::npos) << text;
   EXPECT_NE(text.find("target=" + cpu_target()), std::string::npos) << text;

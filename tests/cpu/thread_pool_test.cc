@@ -1,4 +1,5 @@
-// The pool: everything is done once, exceptions come back, calls may nest in time and across threads, a fork has its own.
+// The pool: everything is done once, exceptions come back, calls may nest in time and across threads, a fork has its
+// own.
 #include "cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +59,11 @@ TEST(ThreadPool, ParkedWorkersComeBack) {
 }
 
 TEST(ThreadPool, RethrowsWhatAnyParticipantThrew) {
-  EXPECT_THROW(run_on_threads(3, [](int participant) { if (participant == 0) throw std::runtime_error("mine"); }), std::runtime_error);
+  EXPECT_THROW(run_on_threads(3,
+                              [](int participant) {
+                                if (participant == 0) throw std::runtime_error("mine");
+                              }),
+               std::runtime_error);
   EXPECT_EQ(count_pieces(3, 100), 100);
 }
 

@@ -1,3 +1,4 @@
+/* A C program built against an installed anymask: a mask from text and back again. */
 #include <anymask/anymask.h>
 #include <stdio.h>
 #include <string.h>
