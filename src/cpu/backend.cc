@@ -45,7 +45,8 @@ class CpuBackend final : public Backend {
   void forward(const AttentionProblem& problem, const Mask& mask) const override { cpu_forward(problem, mask); }
   void backward(const AttentionProblem& problem, const Mask& mask) const override { cpu_backward(problem, mask); }
 
-  std::vector<Fact> explain(const AttentionProblem& problem, const Mask& mask, Direction) const override {
+  std::vector<Fact> explain(const AttentionProblem& problem, const Mask& mask, Direction direction) const override {
+    if (direction == Direction::backward) return backward_facts(problem, mask);
     ForwardConfig config = choose_forward(problem);
     const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, config.request());
     ForwardSchedule schedule;

@@ -72,10 +72,21 @@ bool ask_processor() {
   return f && dq && bw && vl && bf16 && (low & 0xe6u) == 0xe6u;  // xmm, ymm, opmask, both halves of zmm
 }
 
+bool ask_vendor() {
+  unsigned highest = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0, &highest, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
+         d == signature_AMD_edx;
+}
+
 }  // namespace
 
 bool available() {
   static const bool yes = ask_processor();
+  return yes;
+}
+
+bool fast() {
+  static const bool yes = available() && ask_vendor();
   return yes;
 }
 
@@ -122,16 +133,18 @@ double peak_work(int64_t iterations) {
   for (int64_t it = 0; it < iterations; ++it) {
     __asm__ volatile("" : "+v"(x));
 #pragma GCC unroll 24
-    for (int i = 0; i < 24; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], x, x);
+    for (int i = 0; i < 24; ++i) {
+      acc[i] = _mm512_dpbf16_ps(acc[i], x, x);
+      __asm__ volatile("" : "+v"(acc[i]));  // equal sums would be made one
+    }
   }
-#pragma GCC unroll 24
-  for (int i = 0; i < 24; ++i) __asm__ volatile("" : : "v"(acc[i]));
   return static_cast<double>(iterations) * 24 * 64;
 }
 
 #else
 
 bool available() { return false; }
+bool fast() { return false; }
 void scores(const uint16_t*, const uint16_t*, int64_t, float, float*, float*) {}
 void accumulate(const uint16_t*, const Segment*, int64_t, int64_t, int, const float*, float*, int64_t) {}
 void narrow(const float*, int64_t, uint16_t*) {}

@@ -18,6 +18,8 @@ inline constexpr int panel = 32;  // columns of a register tile: two vectors
 
 // The processor and its operating system have AVX-512 F, BW, VL and BF16, and this build contains the instruction.
 bool available();
+// It pays here: AMD's processors. Elsewhere bf16 is widened to fp32 while packing.
+bool fast();
 
 // s[rows x panel] = scale * Q K^T. q: [k / 2][rows][2]; k: one panel, [k / 2][panel][2]; `pairs` = k / 2.
 // row_max [rows][16], unless null, is raised to what each lane saw.

@@ -240,7 +240,9 @@ class Block {
     const DF d;
     const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
     for (int64_t i = 0; i < groups_ * kRows; ++i) {
-      stats_.base[i] = hn::GetLane(hn::MaxOfLanes(d, hn::Load(d, stats_.chunk_max + i * kLanes)));
+      // The emulated target's MaxOfLanes starts from the lowest finite value: -inf in all lanes must stay -inf.
+      const float top = hn::GetLane(hn::MaxOfLanes(d, hn::Load(d, stats_.chunk_max + i * kLanes)));
+      stats_.base[i] = top == std::numeric_limits<float>::lowest() ? -std::numeric_limits<float>::infinity() : top;
     }
     for (int64_t i = 0; i < groups_ * kRows; i += kLanes) {
       const VF past = hn::Load(d, stats_.max + i);

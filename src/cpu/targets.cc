@@ -28,7 +28,8 @@ HWY_EXPORT(ThisTarget);
 namespace {
 
 constexpr const char* bf16_name = "AVX3_BF16";
-std::atomic<bool> bf16_dot_allowed{true};
+enum class Bf16Dot { where_fast, always, never };
+std::atomic<Bf16Dot> bf16_dot_wanted{Bf16Dot::where_fast};
 
 std::vector<int64_t> usable() {
   std::vector<int64_t> targets;
@@ -48,8 +49,10 @@ std::vector<std::string> cpu_targets() {
   std::vector<std::string> names;
   for (const int64_t target : all) {
     const std::string name = hwy::TargetName(target);
-    if (name == "AVX3" && bf16_dot::available()) names.emplace_back(bf16_name);
+    const bool has_dot = name == "AVX3" && bf16_dot::available();
+    if (has_dot && bf16_dot::fast()) names.emplace_back(bf16_name);
     names.push_back(name);
+    if (has_dot && !bf16_dot::fast()) names.emplace_back(bf16_name);
   }
   return names;
 }
@@ -71,7 +74,7 @@ void force_cpu_target(const std::string& name) {
   if (!known)
     fail_invalid("cpu target: got \"", name, "\"; compiled in and usable on this processor: ", list,
                  ": use one of those");
-  bf16_dot_allowed = name.empty() || name == bf16_name;
+  bf16_dot_wanted = name.empty() ? Bf16Dot::where_fast : name == bf16_name ? Bf16Dot::always : Bf16Dot::never;
   if (!name.empty()) {
     const std::string base = name == bf16_name ? "AVX3" : name;
     hwy::SetSupportedTargetsForTest(0);
@@ -84,7 +87,8 @@ void force_cpu_target(const std::string& name) {
 }
 
 bool use_bf16_dot() {
-  return bf16_dot_allowed && bf16_dot::available() &&
+  const Bf16Dot wanted = bf16_dot_wanted;
+  return wanted != Bf16Dot::never && bf16_dot::available() && (wanted == Bf16Dot::always || bf16_dot::fast()) &&
          std::string_view(hwy::TargetName(HWY_DYNAMIC_DISPATCH(ThisTarget)())) == "AVX3";
 }
 
