@@ -4,25 +4,10 @@
 #include <array>
 
 #include "core/error.h"
+#include "mask/nearest.h"
 
 namespace anymask {
 namespace {
-
-// Edits (insertions, deletions, replacements) that turn `a` into `b`.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 std::string device_name(Device device) {
   return device.kind == DeviceKind::cpu ? "the CPU" : cat("CUDA device ", device.index);
@@ -49,16 +34,14 @@ const Backend* named_backend(const char* operation, std::string_view name) {
   if (name.empty() || name == "auto") return nullptr;
   for (const Backend* backend : all_backends())
     if (name == backend->name()) return backend;
-  std::string_view nearest = "auto";
-  size_t best = edit_distance(name.substr(0, 64), nearest);
-  std::string known = "auto";
-  for (const Backend* backend : all_backends()) {
-    known += cat(", ", backend->name());
-    const size_t distance = edit_distance(name.substr(0, 64), backend->name());
-    if (distance < best) best = distance, nearest = backend->name();
-  }
-  fail_invalid(operation, ": backend is \"", name.substr(0, 64), "\"; expected one of ", known, ": did you mean \"",
-               nearest, "\"?");
+  std::vector<std::string> names = {"auto"};
+  for (const Backend* backend : all_backends()) names.emplace_back(backend->name());
+  std::string known;
+  for (const std::string& one : names) known += cat(known.empty() ? "" : ", ", one);
+  const std::string_view shown = name.substr(0, 64);
+  const std::string nearest = nearest_name(shown, names);
+  fail_invalid(operation, ": backend is \"", shown, "\"; expected one of ", known, ": ",
+               nearest.empty() ? std::string("use one of these") : cat("did you mean \"", nearest, "\"?"));
 }
 
 Choice choose_backend(const AttentionProblem& problem, Device device, const Backend* named, Direction direction) {
