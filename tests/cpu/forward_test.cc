@@ -258,26 +258,31 @@ TEST_P(EachType, GivesTheSameBitsHoweverTheMaskIsSaid) {
 
 // A key a row drops must not matter to it, whatever it holds; a key it keeps must.
 TEST_P(EachType, DroppedKeysNeverMatter) {
-  for (const auto& [mask, s_q, poisoned] :
-       std::vector<std::tuple<const char*, int64_t, std::vector<int64_t>>>{{"causal", 300, {150, 151, 299}},
-                                                                           {"keys(0, 100)", 130, {100, 107, 200, 299}},
-                                                                           {"stride(5)", 200, {3, 77, 200}},
-                                                                           {"causal", 3, {298, 299}}}) {
+  struct Drop {
+    const char* mask;
+    int64_t s_q;
+    std::vector<int64_t> keys;
+  };
+  const std::vector<Drop> drops = {{"causal", 300, {150, 151, 299}},
+                                   {"keys(0, 100)", 130, {100, 107, 200, 299}},
+                                   {"stride(5)", 200, {3, 77, 200}},
+                                   {"causal", 3, {298, 299}}};
+  for (const Drop& drop : drops) {
     const cases::AttentionCase c{
-        .name = mask, .mask = mask, .s_q = s_q, .s_kv = 300, .h_q = 2, .h_kv = 1, .d_qk = 24, .d_v = 40};
+        .name = drop.mask, .mask = drop.mask, .s_q = drop.s_q, .s_kv = 300, .h_q = 2, .h_kv = 1, .d_qk = 24, .d_v = 40};
     SCOPED_TRACE(c.name);
     on_each_target([&] {
       Call call(c, {.dtype = GetParam()});
       const std::vector<double> before = run(call, c, cpu_backend()).out.values();
       const BoundMask bound = anymask::bind(call.mask, call.problem.sequences, c.h_q, c.h_kv);
-      for (const int64_t key : poisoned) {
+      for (const int64_t key : drop.keys) {
         for (int64_t i = 0; i < c.d_v; ++i) call.v().set(key * c.d_v + i, i % 3 == 0 ? infinity : std::nan(""));
         for (int64_t i = 0; i < c.d_qk; ++i) call.k().set(key * c.d_qk + i, i % 2 == 0 ? -infinity : std::nan(""));
       }
       const std::vector<double> after = run(call, c, cpu_backend()).out.values();
-      for (int64_t q = 0; q < s_q; ++q) {
+      for (int64_t q = 0; q < drop.s_q; ++q) {
         bool keeps_poison = false;
-        for (const int64_t key : poisoned) keeps_poison = keeps_poison || bound.planes[0].keep(q, key);
+        for (const int64_t key : drop.keys) keeps_poison = keeps_poison || bound.planes[0].keep(q, key);
         for (int64_t i = q * c.h_q * c.d_v; i < (q + 1) * c.h_q * c.d_v; ++i) {
           const auto n = static_cast<size_t>(i);
           if (keeps_poison) {
