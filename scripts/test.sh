@@ -3,7 +3,7 @@
 #
 # 1. set-up  2. release build by g++  3. all tests
 # 4. library and command line by clang++, its warnings errors too, with address and undefined-behaviour sanitizers: the tests of
-#    the inside, and the fuzzers' corpora  5. what runs in threads, under the thread sanitizer
+#    the inside, and the fuzzers' corpora. The thread sanitizer has a target of its own: `make tsan`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/say.sh
@@ -37,8 +37,6 @@ EXPECTED="4 minutes on two cores" scripts/build.sh clang-asan anymask_cli test_c
   fuzz_replay_npy fuzz_replay_safetensors fuzz_replay_mask_text fuzz_replay_mask_bytes
 run_tests "address and undefined-behaviour sanitizers (1 to 2 minutes)" build/clang-asan \
   -R '^(core|mask|plan|cpu|api|fuzz)\.'
-EXPECTED="2 minutes on two cores" scripts/build.sh tsan test_plan test_cpu
-run_tests "thread sanitizer (1 minute)" build/tsan -R '^(plan|cpu)\.'
 
 printf '\nAll tests, %d s:\n' "$SECONDS"
 printf '  %s\n' "${summaries[@]}"
