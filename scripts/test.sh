@@ -27,7 +27,7 @@ run_tests() {
   rm -f "$log"
 }
 
-echo "-- all tests: 15 minutes on two cores from a bare clone, less when build/ is warm"
+echo "-- all tests: half an hour on two busy cores from a bare clone, less when build/ is warm"
 scripts/setup.sh build test
 scripts/build.sh release
 run_tests "all tests (2 to 4 minutes)" build/release
