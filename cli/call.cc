@@ -2,42 +2,11 @@
 
 #include <cstring>
 
+#include "cli/call_arguments.h"
+
 namespace anymask::cli {
 
 namespace {
-
-// Option struct and views of one call, alive while the library runs.
-class Arguments {
- public:
-  explicit Arguments(const Call& call) {
-    options.struct_size = sizeof(anymask_options);
-    options.mask = call.mask.get();
-    options.softmax_scale = call.scale ? &*call.scale : nullptr;
-    options.softcap = call.softcap;
-    options.bias = view(call.bias);
-    options.alibi_slopes = view(call.alibi);
-    options.sinks = view(call.sinks);
-    options.cu_seqlens_q = view(call.cu_seqlens_q);
-    options.cu_seqlens_kv = view(call.cu_seqlens_kv);
-    options.deterministic = call.deterministic ? 1 : 0;
-    options.num_threads = static_cast<int32_t>(call.threads);
-    options.backend = call.backend.c_str();
-  }
-  Arguments(const Arguments&) = delete;
-  Arguments& operator=(const Arguments&) = delete;
-
-  // Null for a tensor that is not there.
-  const DLTensor* view(const Tensor& tensor) {
-    if (!tensor.present) return nullptr;
-    views_.push_back(std::make_unique<DLTensor>(tensor.view()));
-    return views_.back().get();
-  }
-
-  anymask_options options{};
-
- private:
-  std::vector<std::unique_ptr<DLTensor>> views_;
-};
 
 Tensor poisoned(const char* name, ElementType type, const std::vector<int64_t>& shape) {
   Tensor tensor = make_tensor(name, type, shape);
@@ -51,12 +20,16 @@ int64_t integer(const Tensor& tensor, int64_t index) {
 
 }  // namespace
 
-std::vector<const Tensor*> Results::all() const {
-  std::vector<const Tensor*> present;
-  for (const Tensor* tensor : {&out, &lse, &dq, &dk, &dv, &dbias, &dsinks}) {
+std::vector<Tensor*> Results::all() {
+  std::vector<Tensor*> present;
+  for (Tensor* tensor : {&out, &lse, &dq, &dk, &dv, &dbias, &dsinks}) {
     if (tensor->present) present.push_back(tensor);
   }
   return present;
+}
+std::vector<const Tensor*> Results::all() const {
+  const std::vector<Tensor*> present = const_cast<Results*>(this)->all();
+  return {present.begin(), present.end()};
 }
 
 std::vector<Stretch> stretches(const Call& call) {
@@ -122,25 +95,9 @@ CallLengths::CallLengths(const Call& call) {
   value.h_kv = call.h_kv();
 }
 
-void forward(const Call& call, Results& results) {
-  Arguments arguments(call);
-  check(anymask_forward(arguments.view(call.q), arguments.view(call.k), arguments.view(call.v),
-                        arguments.view(results.out), arguments.view(results.lse), &arguments.options));
-}
-
-void backward(const Call& call, Results& results) {
-  Arguments arguments(call);
-  arguments.options.dlse = arguments.view(call.dlse);
-  arguments.options.dbias = arguments.view(results.dbias);
-  arguments.options.dsinks = arguments.view(results.dsinks);
-  check(anymask_backward(arguments.view(call.dout), arguments.view(call.q), arguments.view(call.k),
-                         arguments.view(call.v), arguments.view(results.out), arguments.view(results.lse),
-                         arguments.view(results.dq), arguments.view(results.dk), arguments.view(results.dv),
-                         &arguments.options));
-}
-
 std::string explain_json(const Call& call, bool backward) {
-  Arguments arguments(call);
+  CallArguments arguments(call);
+  if (call.backend == "cuda") arguments.pretend_device(0);
   if (backward) arguments.options.dlse = arguments.view(call.dlse);
   char* json = nullptr;
   check(anymask_explain(arguments.view(call.q), arguments.view(call.k), arguments.view(call.v), &arguments.options,

@@ -40,6 +40,7 @@ struct Call {
 struct Results {
   Tensor out, lse, dq, dk, dv, dbias, dsinks;
   std::vector<const Tensor*> all() const;  // those present
+  std::vector<Tensor*> all();
 };
 
 // One stretch of rows and keys: a batch entry or a packed sequence. Offsets are in tokens.
@@ -66,7 +67,28 @@ struct CallLengths {
   anymask_lengths value{};
 };
 
-// Compute into `results`; throw UsageError with the library's message.
+// A call that can be repeated: for backend "cuda" on copies of all tensors in device memory. Errors are UsageErrors
+// with the library's message. Call and results must outlive it.
+class Runner {
+ public:
+  Runner(const Call& call, Results& results);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  void forward();   // on a device: only enqueued
+  void backward();  // out and lse are the forward's
+  void wait();      // until what was enqueued is done
+  void finish();    // and stands in `results`
+
+ private:
+  class OnDevice;
+  const Call& call_;
+  Results& results_;
+  std::unique_ptr<OnDevice> device_;  // null: the host's memory is used as it is
+};
+
+// Once, to the end.
 void forward(const Call& call, Results& results);
 void backward(const Call& call, Results& results);  // results.out and lse are the forward's
 

@@ -103,26 +103,29 @@ int run(const RunOptions& o) {
   const PairCount pairs = count_pairs(call);
   Results results = allocate_results(call, call.backward());
   Destination destination(o.out, results);
+  Runner runner(call, results);
 
   Measured fwd, bwd;
   {
     Progress progress("attention", o.repeat);
-    fwd.ms = timed(o.repeat, progress, [&] { forward(call, results); });
+    fwd.ms = timed(o.repeat, progress, [&] { runner.forward(), runner.wait(); });
     fwd.gflops = forward_flops(call, pairs.kept) / fwd.ms / 1e6;
   }
   if (call.backward()) {
     Progress progress("backward", o.repeat);
-    bwd.ms = timed(o.repeat, progress, [&] { backward(call, results); });
+    bwd.ms = timed(o.repeat, progress, [&] { runner.backward(), runner.wait(); });
     bwd.gflops = backward_flops(call, pairs.kept) / bwd.ms / 1e6;
   }
   if (o.compare_dense) {
     Call dense = call;
     dense.mask = nullptr;
     Results unmasked = allocate_results(dense, call.backward());
+    Runner whole(dense, unmasked);
     Progress progress("without the mask", o.repeat);
-    fwd.dense_ms = timed(o.repeat, progress, [&] { forward(dense, unmasked); });
-    if (call.backward()) bwd.dense_ms = timed(o.repeat, progress, [&] { backward(dense, unmasked); });
+    fwd.dense_ms = timed(o.repeat, progress, [&] { whole.forward(), whole.wait(); });
+    if (call.backward()) bwd.dense_ms = timed(o.repeat, progress, [&] { whole.backward(), whole.wait(); });
   }
+  runner.finish();
   CheckReport report;
   if (o.check) {
     Progress progress("checking against the reference", 1);

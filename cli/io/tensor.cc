@@ -135,8 +135,10 @@ DLTensor make_view(void* data, ElementType type, int rank, int64_t* shape, int64
 }
 
 DLTensor Tensor::view() const {
-  return make_view(data.get(), type, static_cast<int>(shape.size()), const_cast<int64_t*>(shape.data()),
-                   strides.empty() ? nullptr : const_cast<int64_t*>(strides.data()));
+  DLTensor view = make_view(data.get(), type, static_cast<int>(shape.size()), const_cast<int64_t*>(shape.data()),
+                            strides.empty() ? nullptr : const_cast<int64_t*>(strides.data()));
+  if (cuda_device >= 0) view.device = {kDLCUDA, cuda_device};
+  return view;
 }
 
 Tensor make_tensor(std::string name, ElementType type, std::vector<int64_t> shape) {

@@ -1,4 +1,5 @@
-// A tensor in host memory: owned, or mapped from a file. Contiguous, C order, unless it has strides.
+// A tensor in memory: owned, or mapped from a file; or on a CUDA device (cli/device.h), where only view() is for it.
+// Contiguous, C order, unless it has strides.
 #pragma once
 
 #include <anymask/anymask.h>
@@ -27,6 +28,7 @@ struct Tensor {
   std::shared_ptr<void>
       data;  // owner and first element at once (a mapping is owned through it); may be null when empty
   bool present = false;
+  int32_t cuda_device = -1;  // -1: host memory
 
   int64_t numel() const;
   int64_t bytes() const { return numel() * size_of(type); }

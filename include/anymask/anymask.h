@@ -196,7 +196,7 @@ typedef struct anymask_options {
   int32_t deterministic;
   int32_t num_threads; /* CPU; 0: all this process may use */
   const char* backend; /* NULL or "auto", "cpu", "cuda", "reference" (double precision), "naive" */
-  void* stream;        /* CUDA */
+  void* stream;        /* CUDA: a cudaStream_t; NULL: the default stream */
   void* workspace;     /* device memory, of at least anymask_workspace_bytes */
   size_t workspace_bytes;
   /* Backward only. */
@@ -235,6 +235,14 @@ ANYMASK_API anymask_status anymask_explain(const DLTensor* q, const DLTensor* k,
 /* Whether a backend can run here, and if not, why: {"cpu": {"available": true, "target": "AVX3", ...}, "cuda":
  * {"available": false, "reason": "..."}}. anymask_free it. */
 ANYMASK_API anymask_status anymask_backends(char** json);
+
+/* Device memory for programs without a CUDA runtime of their own: 256-byte aligned, freed by anymask_cuda_free. Copies
+ * go in any direction between host and device and wait for all work before them. anymask_cuda_synchronize waits for the
+ * device and gives the error of anything that failed on it. */
+ANYMASK_API anymask_status anymask_cuda_malloc(int32_t device, size_t bytes, void** out);
+ANYMASK_API void anymask_cuda_free(void* memory);
+ANYMASK_API anymask_status anymask_cuda_copy(void* to, const void* from, size_t bytes);
+ANYMASK_API anymask_status anymask_cuda_synchronize(int32_t device);
 
 /* Multiply-add rate measured now, in FLOP/s: `dtype` "float32" (FMA) or "bfloat16" (bf16 dot product where the
  * processor has it, else 0). */

@@ -48,7 +48,7 @@ void read_tile(const std::vector<Fact>& facts, PlanRequest& request) {
 std::string explain(const CallArguments& arguments) {
   const Call call = check_call(arguments);
   const AttentionProblem& problem = call.problem;
-  const Choice choice = choose_backend(problem, call.device, call.named, arguments.direction);
+  const Choice choice = choose_backend(problem, call.named, arguments.direction);
   std::vector<Fact> facts;
   if (choice.backend != nullptr) facts = choice.backend->explain(problem, *call.mask, arguments.direction);
 
@@ -89,7 +89,7 @@ std::string explain(const CallArguments& arguments) {
     if (fact.name != "kernel") json.field(fact.name, fact.value);
   json.close('}');
   json.key("refused").open('[');
-  for (const Refusal& refusal : refusals(problem, call.device, arguments.direction))
+  for (const Refusal& refusal : refusals(problem, arguments.direction))
     json.open('{').field("backend", refusal.backend).field("reason", refusal.reason).close('}');
   json.close(']').close('}');
   return json.text();
@@ -106,8 +106,8 @@ anymask_status anymask_forward(const DLTensor* q, const DLTensor* k, const DLTen
     CallArguments a;
     a.q = q, a.k = k, a.v = v, a.out = out, a.lse = lse, a.options = options;
     const Call call = check_call(a);
-    require_backend(a.operation(), call.problem, call.device, call.named, a.direction)
-        .forward(call.problem, *call.mask);
+    require_backend(a.operation(), call.problem, call.named, a.direction)
+        .forward(call.problem, *call.mask, call.launch);
   });
 }
 
@@ -120,8 +120,8 @@ anymask_status anymask_backward(const DLTensor* dout, const DLTensor* q, const D
     a.dout = dout, a.q = q, a.k = k, a.v = v, a.out = out, a.lse = lse, a.dq = dq, a.dk = dk, a.dv = dv,
     a.options = options;
     const Call call = check_call(a);
-    require_backend(a.operation(), call.problem, call.device, call.named, a.direction)
-        .backward(call.problem, *call.mask);
+    require_backend(a.operation(), call.problem, call.named, a.direction)
+        .backward(call.problem, *call.mask, call.launch);
   });
 }
 
@@ -131,8 +131,8 @@ anymask_status anymask_workspace_bytes(const DLTensor* q, const DLTensor* k, con
     size_t& bytes = required("attention workspace", "out", out);
     const CallArguments a = shapes_only(q, k, v, options, backward);
     const Call call = check_call(a);
-    bytes = require_backend(a.operation(), call.problem, call.device, call.named, a.direction)
-                .workspace_bytes(call.problem, a.direction);
+    bytes = require_backend(a.operation(), call.problem, call.named, a.direction)
+                .workspace_bytes(call.problem, *call.mask, a.direction);
   });
 }
 

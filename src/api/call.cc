@@ -82,6 +82,7 @@ class Checker {
     problem().num_threads = options_.num_threads;
     problem().deterministic = options_.deterministic != 0;
     problem().packed = options_.cu_seqlens_q != nullptr;
+    call_.launch = {options_.stream, options_.workspace, options_.workspace_bytes};
     if (!problem().packed && options_.cu_seqlens_kv != nullptr)
       fail_invalid(op_, ": cu_seqlens_kv is given without cu_seqlens_q: pass both for packed tensors, or neither");
   }
@@ -94,10 +95,10 @@ class Checker {
   TensorView view(const char* name, const DLTensor* tensor) {
     const TensorView t =
         view_of(op_, name, required(op_, name, tensor), a_.shapes_only ? Data::may_be_null : Data::needed);
-    if (have_device_ && t.device != call_.device)
+    if (have_device_ && t.device != problem().device)
       fail_invalid(op_, ": ", name, " is on ", t.device.kind == DeviceKind::cpu ? "the CPU" : "another device",
                    " than q; expected all tensors on one device: copy it");
-    call_.device = t.device;
+    problem().device = t.device;
     have_device_ = true;
     return t;
   }

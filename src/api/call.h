@@ -25,9 +25,9 @@ struct CallArguments {
 
 struct Call {
   AttentionProblem problem;
-  Device device;                   // of q, and so of every tensor
   const Mask* mask = nullptr;      // lives as long as the caller's handle, or for ever
   const Backend* named = nullptr;  // null: "auto"
+  Launch launch;
 };
 
 // Throws Error, with the message of the first thing that is wrong.

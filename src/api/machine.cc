@@ -5,6 +5,7 @@
 #include "api/status.h"
 #include "api/text.h"
 #include "api/view.h"
+#include "backend/device_memory.h"
 #include "core/error.h"
 #include "cpu/peak.h"
 #include "cpu/targets.h"
@@ -23,11 +24,10 @@ const char* anymask_version(void) {
 anymask_status anymask_backends(char** json) {
   return guarded([&] {
     char*& out = required("backends", "json", json);
-    const AttentionProblem any;  // what a backend says of no call in particular
     Json j;
     j.open('{');
     for (const Backend* backend : all_backends()) {
-      const Support support = backend->supports(any, Direction::forward);
+      const Support support = backend->available();
       j.key(backend->name()).open('{').field("available", support.yes);
       if (!support.yes) j.field("reason", support.reason);
       if (support.yes && backend == &cpu_backend()) j.field("target", cpu_target());
@@ -52,6 +52,31 @@ anymask_status anymask_cpu_peak(const char* dtype, int32_t num_threads, double* 
       fail_invalid("cpu peak: dtype is \"", type, "\"; expected \"float32\" or \"bfloat16\"");
     }
   });
+}
+
+anymask_status anymask_cuda_malloc(int32_t device, size_t bytes, void** out) {
+  return guarded([&] {
+    void*& memory = required("cuda malloc", "out", out);
+    memory = nullptr;
+    memory = device_allocate(device, bytes);
+  });
+}
+
+void anymask_cuda_free(void* memory) {
+  if (memory != nullptr) device_free(memory);
+}
+
+anymask_status anymask_cuda_copy(void* to, const void* from, size_t bytes) {
+  return guarded([&] {
+    if (bytes == 0) return;
+    required("cuda copy", "to", static_cast<char*>(to));
+    required("cuda copy", "from", static_cast<const char*>(from));
+    device_copy(to, from, bytes);
+  });
+}
+
+anymask_status anymask_cuda_synchronize(int32_t device) {
+  return guarded([&] { device_wait(device); });
 }
 
 anymask_status anymask_cpu_targets(char** out) {

@@ -77,6 +77,7 @@ struct AttentionProblem {
   int64_t group() const { return h_q / h_kv; }  // q heads that share a kv head
   std::vector<Sequence> sequences;  // the batch entries, or the packed sequences; mask and bias index them as `b`
   bool packed = false;
+  Device device;  // where all tensors are
   int64_t max_s_q = 0, max_s_kv = 0;
 
   // Meaning.

@@ -41,9 +41,13 @@ class CpuBackend final : public Backend {
     return {};
   }
 
-  size_t workspace_bytes(const AttentionProblem&, Direction) const override { return 0; }
-  void forward(const AttentionProblem& problem, const Mask& mask) const override { cpu_forward(problem, mask); }
-  void backward(const AttentionProblem& problem, const Mask& mask) const override { cpu_backward(problem, mask); }
+  size_t workspace_bytes(const AttentionProblem&, const Mask&, Direction) const override { return 0; }
+  void forward(const AttentionProblem& problem, const Mask& mask, const Launch&) const override {
+    cpu_forward(problem, mask);
+  }
+  void backward(const AttentionProblem& problem, const Mask& mask, const Launch&) const override {
+    cpu_backward(problem, mask);
+  }
 
   std::vector<Fact> explain(const AttentionProblem& problem, const Mask& mask, Direction direction) const override {
     if (direction == Direction::backward) return backward_facts(problem, mask);

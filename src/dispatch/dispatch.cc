@@ -14,12 +14,12 @@ std::string device_name(Device device) {
 }
 
 // The device first: a backend is only asked about tensors it could read.
-Support ask(const Backend& backend, const AttentionProblem& problem, Device device, Direction direction) {
+Support ask(const Backend& backend, const AttentionProblem& problem, Direction direction) {
   const Support support = backend.supports(problem, direction);
-  if (!support.yes || backend.device().kind == device.kind) return support;
-  return {false,
-          cat("computes on ", backend.device().kind == DeviceKind::cpu ? "the CPU" : "CUDA devices",
-              ", but the tensors are on ", device_name(device), ": copy them, or leave the backend to \"auto\"")};
+  if (!support.yes || backend.device().kind == problem.device.kind) return support;
+  return {false, cat("computes on ", backend.device().kind == DeviceKind::cpu ? "the CPU" : "CUDA devices",
+                     ", but the tensors are on ", device_name(problem.device),
+                     ": copy them, or leave the backend to \"auto\"")};
 }
 
 }  // namespace
@@ -44,10 +44,12 @@ const Backend* named_backend(const char* operation, std::string_view name) {
                nearest.empty() ? std::string("use one of these") : cat("did you mean \"", nearest, "\"?"));
 }
 
-Choice choose_backend(const AttentionProblem& problem, Device device, const Backend* named, Direction direction) {
+Choice choose_backend(const AttentionProblem& problem, const Backend* named, Direction direction) {
   Choice choice;
-  const Backend& first = named != nullptr ? *named : device.kind == DeviceKind::cuda ? cuda_backend() : cpu_backend();
-  Support support = ask(first, problem, device, direction);
+  const Backend& first = named != nullptr                          ? *named
+                         : problem.device.kind == DeviceKind::cuda ? cuda_backend()
+                                                                   : cpu_backend();
+  Support support = ask(first, problem, direction);
   if (support.yes) {
     choice.backend = &first;
   } else {
@@ -56,18 +58,18 @@ Choice choose_backend(const AttentionProblem& problem, Device device, const Back
   return choice;
 }
 
-std::vector<Refusal> refusals(const AttentionProblem& problem, Device device, Direction direction) {
+std::vector<Refusal> refusals(const AttentionProblem& problem, Direction direction) {
   std::vector<Refusal> refused;
   for (const Backend* backend : all_backends()) {
-    Support support = ask(*backend, problem, device, direction);
+    Support support = ask(*backend, problem, direction);
     if (!support.yes) refused.push_back({backend->name(), std::move(support.reason)});
   }
   return refused;
 }
 
-const Backend& require_backend(const char* operation, const AttentionProblem& problem, Device device,
-                               const Backend* named, Direction direction) {
-  const Choice choice = choose_backend(problem, device, named, direction);
+const Backend& require_backend(const char* operation, const AttentionProblem& problem, const Backend* named,
+                               Direction direction) {
+  const Choice choice = choose_backend(problem, named, direction);
   if (choice.backend != nullptr) return *choice.backend;
   std::string said;
   for (const Refusal& refusal : choice.refused)
@@ -76,7 +78,7 @@ const Backend& require_backend(const char* operation, const AttentionProblem& pr
   for (const Backend* backend : all_backends()) {
     const bool asked = std::any_of(choice.refused.begin(), choice.refused.end(),
                                    [&](const Refusal& r) { return std::string_view(r.backend) == backend->name(); });
-    if (!asked && ask(*backend, problem, device, direction).yes)
+    if (!asked && ask(*backend, problem, direction).yes)
       others += cat(others.empty() ? "" : ", ", '"', backend->name(), '"');
   }
   fail_unsupported(operation, ": no backend for this call (", said, ")",

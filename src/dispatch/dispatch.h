@@ -29,13 +29,13 @@ const Backend* named_backend(const char* operation, std::string_view name);
 // `named` null: the backend made for the tensors' device; it never falls back to the reference, which would be correct
 // and a thousand times slower than what was meant. A named backend is taken as asked for, or refuses. Costs nothing but
 // the question when the first answer is yes.
-Choice choose_backend(const AttentionProblem& problem, Device device, const Backend* named, Direction direction);
+Choice choose_backend(const AttentionProblem& problem, const Backend* named, Direction direction);
 
 // Every backend that would not compute this call, and why.
-std::vector<Refusal> refusals(const AttentionProblem& problem, Device device, Direction direction);
+std::vector<Refusal> refusals(const AttentionProblem& problem, Direction direction);
 
 // choose_backend as an error: throws `unsupported` with what each backend said.
-const Backend& require_backend(const char* operation, const AttentionProblem& problem, Device device,
-                               const Backend* named, Direction direction);
+const Backend& require_backend(const char* operation, const AttentionProblem& problem, const Backend* named,
+                               Direction direction);
 
 }  // namespace anymask

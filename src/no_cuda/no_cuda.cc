@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/device_memory.h"
 #include "core/error.h"
 
 namespace anymask {
@@ -15,16 +16,23 @@ class NoCuda final : public Backend {
  public:
   const char* name() const override { return "cuda"; }
   Device device() const override { return {DeviceKind::cuda, 0}; }
-  Support supports(const AttentionProblem&, Direction) const override { return {false, kReason}; }
-  size_t workspace_bytes(const AttentionProblem&, Direction) const override { fail_unsupported("cuda: ", kReason); }
-  void forward(const AttentionProblem&, const Mask&) const override { fail_unsupported("cuda: ", kReason); }
-  void backward(const AttentionProblem&, const Mask&) const override { fail_unsupported("cuda: ", kReason); }
-  std::vector<Fact> explain(const AttentionProblem&, const Mask&, Direction) const override {
-    fail_unsupported("cuda: ", kReason);
-  }
+  Support available() const override { return {false, kReason}; }
+  Support supports(const AttentionProblem&, Direction) const override { return available(); }
+  size_t workspace_bytes(const AttentionProblem&, const Mask&, Direction) const override { refuse(); }
+  void forward(const AttentionProblem&, const Mask&, const Launch&) const override { refuse(); }
+  void backward(const AttentionProblem&, const Mask&, const Launch&) const override { refuse(); }
+  std::vector<Fact> explain(const AttentionProblem&, const Mask&, Direction) const override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() { fail_unsupported("cuda: ", kReason); }
 };
 
 }  // namespace
+
+void* device_allocate(int32_t, size_t) { fail_unsupported("cuda: ", kReason); }
+void device_free(void*) noexcept {}
+void device_copy(void*, const void*, size_t) { fail_unsupported("cuda: ", kReason); }
+void device_wait(int32_t) { fail_unsupported("cuda: ", kReason); }
 
 const Backend& cuda_backend() {
   static const NoCuda backend;

@@ -113,14 +113,14 @@ class Naive final : public Backend {
  public:
   const char* name() const override { return "naive"; }
   Device device() const override { return {}; }
-  size_t workspace_bytes(const AttentionProblem&, Direction) const override { return 0; }
+  size_t workspace_bytes(const AttentionProblem&, const Mask&, Direction) const override { return 0; }
 
   Support supports(const AttentionProblem& p, Direction) const override {
     if (p.dtype != DType::f64) return {};
     return {false, "the yardstick of float32, float16 and bfloat16 knows no float64: use backend \"reference\""};
   }
 
-  void forward(const AttentionProblem& p, const Mask& mask) const override {
+  void forward(const AttentionProblem& p, const Mask& mask, const Launch&) const override {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
     for_each_kv_head(p, false, [&](int64_t sequence, int64_t kv_head) {
       const Sequence& s = p.sequences[static_cast<size_t>(sequence)];
@@ -144,7 +144,7 @@ class Naive final : public Backend {
 
   // delta = rowsum(dO O) - dlse; dV = P^T dO; dP = dO V^T; dS = P (dP - delta); dQ = scale dX K; dK = scale dX^T Q.
   // O and lse are the forward's, in the types they are stored in: their rounding is part of any backward's error.
-  void backward(const AttentionProblem& p, const Mask& mask) const override {
+  void backward(const AttentionProblem& p, const Mask& mask, const Launch&) const override {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
     const auto r = [&](float x) { return rounded(p.dtype, x); };
     const auto scale = static_cast<float>(p.softmax_scale);

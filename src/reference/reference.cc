@@ -121,9 +121,9 @@ class Reference final : public Backend {
   const char* name() const override { return "reference"; }
   Device device() const override { return {}; }
   Support supports(const AttentionProblem&, Direction) const override { return {}; }
-  size_t workspace_bytes(const AttentionProblem&, Direction) const override { return 0; }
+  size_t workspace_bytes(const AttentionProblem&, const Mask&, Direction) const override { return 0; }
 
-  void forward(const AttentionProblem& p, const Mask& mask) const override {
+  void forward(const AttentionProblem& p, const Mask& mask, const Launch&) const override {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
     for_each_kv_head(p, false, [&](int64_t sequence, int64_t kv_head) {
       const Sequence& s = p.sequences[static_cast<size_t>(sequence)];
@@ -145,7 +145,7 @@ class Reference final : public Backend {
     });
   }
 
-  void backward(const AttentionProblem& p, const Mask& mask) const override {
+  void backward(const AttentionProblem& p, const Mask& mask, const Launch&) const override {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
     BiasGradient dbias(p);
     std::vector<double> dsinks(p.sequences.size() * static_cast<size_t>(p.h_q));  // [sequences, h_q]: summed at the end

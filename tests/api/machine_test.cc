@@ -31,6 +31,30 @@ TEST(Machine, BackendsSayWhetherTheyCan) {
   EXPECT_THAT(json, HasSubstr(R"("cuda": {"available": )"));
 }
 
+// With a device: a round trip. Without one: an error that says what is missing, and no memory.
+TEST(Machine, DeviceMemory) {
+  int32_t there = 7, back = 0;
+  void* memory = &there;
+  const anymask_status status = anymask_cuda_malloc(0, sizeof there, &memory);
+  if (status != ANYMASK_OK) {
+    EXPECT_EQ(status, ANYMASK_UNSUPPORTED);
+    EXPECT_THAT(anymask_last_error(), HasSubstr("cuda: "));
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_EQ(anymask_cuda_copy(&back, &there, sizeof back), ANYMASK_UNSUPPORTED);
+    EXPECT_EQ(anymask_cuda_synchronize(0), ANYMASK_UNSUPPORTED);
+  } else {
+    EXPECT_EQ(anymask_cuda_copy(memory, &there, sizeof there), ANYMASK_OK);
+    EXPECT_EQ(anymask_cuda_copy(&back, memory, sizeof back), ANYMASK_OK);
+    EXPECT_EQ(anymask_cuda_synchronize(0), ANYMASK_OK);
+    EXPECT_EQ(back, there);
+    EXPECT_EQ(anymask_cuda_malloc(9999, 1, &memory), ANYMASK_INVALID_ARGUMENT);
+  }
+  anymask_cuda_free(memory);
+  EXPECT_EQ(anymask_cuda_malloc(0, 1, nullptr), ANYMASK_INVALID_ARGUMENT);
+  EXPECT_EQ(anymask_cuda_copy(nullptr, &there, 4), ANYMASK_INVALID_ARGUMENT);
+  EXPECT_EQ(anymask_cuda_copy(nullptr, nullptr, 0), ANYMASK_OK);
+}
+
 TEST(Machine, TargetsCanBeForced) {
   const std::string targets = cpu_targets();
   ASSERT_FALSE(targets.empty());

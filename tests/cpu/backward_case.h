@@ -233,7 +233,7 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   // out and lse: exact, then rounded.
-  void forward() { reference_backend().forward(problem, mask); }
+  void forward() { reference_backend().forward(problem, mask, {}); }
 
   // Runs a backward into fresh, poisoned outputs; `wide`: fp64 outputs, contiguous (the reference).
   Gradients backward(const std::function<void(const AttentionProblem&, const Mask&)>& run, bool wide = false) {

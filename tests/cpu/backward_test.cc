@@ -15,8 +15,10 @@ namespace {
 
 using cases::AttentionCase;
 
-void run_reference(const AttentionProblem& problem, const Mask& mask) { reference_backend().backward(problem, mask); }
-void run_naive(const AttentionProblem& problem, const Mask& mask) { naive_backend().backward(problem, mask); }
+void run_reference(const AttentionProblem& problem, const Mask& mask) {
+  reference_backend().backward(problem, mask, {});
+}
+void run_naive(const AttentionProblem& problem, const Mask& mask) { naive_backend().backward(problem, mask, {}); }
 
 std::function<void(const AttentionProblem&, const Mask&)> run_cpu(int threads) {
   return [threads](AttentionProblem problem, const Mask& mask) {

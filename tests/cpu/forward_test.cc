@@ -39,7 +39,7 @@ Result run(Call& call, const cases::AttentionCase& c, const Backend& backend, bo
   p.num_threads = threads;
   p.out = {r.out.data(), r.out.dtype(), p.packed ? 0 : r.out.stride(0), r.out.stride(1), r.out.stride(2), true};
   p.lse = {r.lse.data(), r.lse.dtype(), p.packed ? 0 : r.lse.stride(0), r.lse.stride(1), r.lse.stride(2), true};
-  backend.forward(p, call.mask);
+  backend.forward(p, call.mask, {});
   return r;
 }
 

@@ -61,8 +61,8 @@ class Example {
   Example(const Example&) = delete;
   Example& operator=(const Example&) = delete;
 
-  void forward() { reference_backend().forward(problem, mask); }
-  void backward() { reference_backend().backward(problem, mask); }
+  void forward() { reference_backend().forward(problem, mask, {}); }
+  void backward() { reference_backend().backward(problem, mask, {}); }
 
   // sum(dout * out) + sum(dlse * lse), rows of lse = -inf left out: what the gradients are of.
   double loss() {

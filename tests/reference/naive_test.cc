@@ -32,8 +32,8 @@ Errors errors(DType dtype, const Shape& shape) {
   convert(rough.v, exact.v, p.v);
   convert(rough.dout, exact.dout, p.dout);
   p.dtype = dtype;
-  naive_backend().forward(p, rough.mask);  // outputs stay double: the rounding seen is that of the arithmetic
-  naive_backend().backward(p, rough.mask);
+  naive_backend().forward(p, rough.mask, {});  // outputs stay double: the rounding seen is that of the arithmetic
+  naive_backend().backward(p, rough.mask, {});
   exact.forward();
   exact.backward();
   Errors e = {0, 0};
@@ -75,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(Types, NaiveTest,
 
 TEST(Naive, EmptyRowsAsDefined) {
   Example t({.s_q = 5, .s_kv = 3, .dlse = true, .mask = "causal"});
-  naive_backend().forward(t.problem, t.mask);
-  naive_backend().backward(t.problem, t.mask);
+  naive_backend().forward(t.problem, t.mask, {});
+  naive_backend().backward(t.problem, t.mask, {});
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(t.lse[i], -std::numeric_limits<double>::infinity());
     for (size_t d = 0; d < 8; ++d) EXPECT_EQ(t.out[i * 8 + d], 0);

@@ -1,0 +1,70 @@
+#include "cuda/launch/params.h"
+
+namespace anymask {
+namespace {
+
+CudaTensor tensor(const Tensor4& t) { return {t.data, t.stride_b, t.stride_s, t.stride_h}; }
+CudaRowStat row_stat(const RowStat& r) {
+  if (!r.defined()) return {};
+  return {static_cast<float*>(r.data), r.stride_b, r.stride_h, r.stride_q};
+}
+CudaBias bias_of(const Bias& b) {
+  if (!b.defined()) return {};
+  return {b.data, b.stride_b, b.stride_h, b.stride_q, b.stride_kv, static_cast<int32_t>(b.group), b.dtype};
+}
+CudaPerHead per_head(const PerHead& p) {
+  if (!p.defined()) return {};
+  return {p.data, p.stride_b, p.stride_h, p.dtype};
+}
+
+}  // namespace
+
+AttentionParams make_params(const AttentionProblem& problem) {
+  AttentionParams params{};
+  params.h_q = static_cast<int32_t>(problem.h_q);
+  params.h_kv = static_cast<int32_t>(problem.h_kv);
+  params.group = static_cast<int32_t>(problem.group());
+  params.d_qk = static_cast<int32_t>(problem.d_qk);
+  params.d_v = static_cast<int32_t>(problem.d_v);
+  params.num_sequences = static_cast<int32_t>(problem.sequences.size());
+  params.max_s_q = static_cast<int32_t>(problem.max_s_q);
+  params.max_s_kv = static_cast<int32_t>(problem.max_s_kv);
+  params.packed = problem.packed ? 1 : 0;
+  if (problem.packed) {
+    for (const Sequence& s : problem.sequences) {
+      params.tokens_q += s.s_q;
+      params.tokens_kv += s.s_kv;
+    }
+  } else {
+    params.tokens_q = problem.max_s_q;
+    params.tokens_kv = problem.max_s_kv;
+  }
+  params.softmax_scale = static_cast<float>(problem.softmax_scale);
+  params.softcap = static_cast<float>(problem.softcap);
+  params.q = tensor(problem.q);
+  params.k = tensor(problem.k);
+  params.v = tensor(problem.v);
+  params.out = tensor(problem.out);
+  params.lse = row_stat(problem.lse);
+  params.bias = bias_of(problem.bias);
+  params.alibi = per_head(problem.alibi);
+  params.sinks = per_head(problem.sinks);
+  params.dout = tensor(problem.dout);
+  params.dq = tensor(problem.dq);
+  params.dk = tensor(problem.dk);
+  params.dv = tensor(problem.dv);
+  params.dlse = row_stat(problem.dlse);
+  params.dbias = bias_of(problem.dbias);
+  params.dsinks = per_head(problem.dsinks);
+  return params;
+}
+
+std::vector<CudaSequence> make_sequences(const AttentionProblem& problem) {
+  std::vector<CudaSequence> sequences;
+  sequences.reserve(problem.sequences.size());
+  for (const Sequence& s : problem.sequences)
+    sequences.push_back({s.batch, s.q_begin, s.kv_begin, static_cast<int32_t>(s.s_q), static_cast<int32_t>(s.s_kv)});
+  return sequences;
+}
+
+}  // namespace anymask

@@ -1,0 +1,36 @@
+// A plan in device memory for one call: how much of the workspace it takes, and the work that puts it there.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/problem.h"
+#include "cuda/attention_params.h"
+#include "cuda/launch/kernel.h"
+#include "mask/mask.h"
+
+namespace anymask {
+
+class CudaPlanSource {
+ public:
+  // Binds the mask to the call's lengths; nothing is enqueued. The mask's arrays are on the host.
+  CudaPlanSource(const Mask& mask, const AttentionProblem& problem, const PlanShape& shape, const CudaDevice& device);
+  ~CudaPlanSource();
+  CudaPlanSource(const CudaPlanSource&) = delete;
+  CudaPlanSource& operator=(const CudaPlanSource&) = delete;
+
+  size_t bytes() const;           // of device memory, a multiple of 256
+  int32_t partial_slots() const;  // pieces of split rows at most: what partial_out and partial_lse must hold
+  int64_t max_items() const;      // *num_items at most
+  // Enqueues what fills `memory` (bytes() long, 256-byte aligned); returns pointers into it. Does not synchronise.
+  CudaPlan enqueue(void* memory, cudaStream_t stream) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace anymask
