@@ -28,14 +28,22 @@ BELOW: dict[str, set[str]] = {
 }
 # What an include of the outside begins with, who may say it, and why.
 OUTSIDE: list[tuple[str, tuple[str, ...], str]] = [
-    ("dlpack/", ("src/api/", "include/", "cli/", "tests/", "examples/"), "DLPack is known at the boundary only"),
+    (
+        "dlpack/",
+        ("src/api/", "include/", "cli/", "python/", "tests/", "examples/"),
+        "DLPack is known at the boundary only",
+    ),
     ("hwy/", ("src/cpu/", "tests/cpu/"), "Highway is known in src/cpu only"),
     ("cuda", ("src/cuda/", "tests/cuda/"), "CUDA headers are known in src/cuda only"),
     ("fmt/", ("cli/", "tests/"), "fmt belongs to the command line"),
     ("CLI/", ("cli/",), "CLI11 belongs to the command line"),
     ("nlohmann/", ("cli/", "tests/"), "the JSON library belongs to the command line"),
     ("png.h", ("cli/", "tests/"), "libpng belongs to the command line"),
-    ("anymask/", ("src/api/", "include/", "cli/", "tests/", "examples/"), "the public headers stand above src/"),
+    (
+        "anymask/",
+        ("src/api/", "include/", "cli/", "python/", "tests/", "examples/"),
+        "the public headers stand above src/",
+    ),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -48,7 +56,7 @@ def problem(path: Path, name: str) -> str | None:
             return why
     target = name.split("/")[0]
     if target in BELOW and "/" in name:
-        if where.startswith(("cli/", "include/", "examples/")):
+        if where.startswith(("cli/", "python/", "include/", "examples/")):
             return "only the public headers, anymask/..., are used here"
         if where.startswith("src/"):
             module = path.parts[1]

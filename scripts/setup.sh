@@ -5,6 +5,7 @@
 #   scripts/setup.sh build test      and what `make test` needs besides: clang, GoogleTest, NumPy
 #   scripts/setup.sh build demo      and the demo's models; `fortunes`, its texts
 #   scripts/setup.sh build lint      and clang-tidy, mypy
+#   scripts/setup.sh build python    and what building and testing the Python package needs
 #   scripts/setup.sh peers           the libraries bench/compare_cpu.py times beside ours
 #
 # Nothing is reinstalled: a second run takes a moment.
@@ -35,12 +36,16 @@ for purpose in "$@"; do
       debian+=(clang-14 clang-tidy-14 clang-format-14 python3-venv)
       python+=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3 gguf==0.19.0 ruff==0.17.6 mypy==2.4.1)
       ;;
+    python)
+      debian+=(python3-venv)
+      python+=(numpy==2.4.6 ml_dtypes==0.5.4 scikit-build-core==0.12.0 pytest==9.0.2 pytest-xdist==3.8.0 ruff==0.17.6 mypy==2.4.1)
+      ;;
     peers)
       debian+=(python3-venv)
       python+=(numpy==2.4.6 onnxruntime onnx)
       ;;
     *)
-      echo "setup: unknown purpose '$purpose'; expected build, test, demo, fortunes, lint or peers" >&2
+      echo "setup: unknown purpose '$purpose'; expected build, test, demo, fortunes, lint, python or peers" >&2
       exit 2
       ;;
   esac
