@@ -31,8 +31,13 @@ void call_backward(const Call& call, const Results& results, void* workspace, si
                          &arguments.options));
 }
 
-size_t workspace_size(const Call& call, bool backward) {
+size_t workspace_size(const Call& call, const Results& results, bool backward) {
   CallArguments arguments(call);
+  if (backward) {
+    arguments.options.dlse = arguments.view(call.dlse);
+    arguments.options.dbias = arguments.view(results.dbias);
+    arguments.options.dsinks = arguments.view(results.dsinks);
+  }
   size_t bytes = 0;
   check(anymask_workspace_bytes(arguments.view(call.q), arguments.view(call.k), arguments.view(call.v),
                                 &arguments.options, backward ? 1 : 0, &bytes));
@@ -49,8 +54,8 @@ class Runner::OnDevice {
          {&call_.q, &call_.k, &call_.v, &call_.bias, &call_.alibi, &call_.sinks, &call_.dout, &call_.dlse})
       *tensor = to_device(*tensor, device);
     for (Tensor* tensor : results_.all()) *tensor = to_device(*tensor, device);
-    workspace_bytes_ = workspace_size(call_, false);
-    if (call_.backward()) workspace_bytes_ = std::max(workspace_bytes_, workspace_size(call_, true));
+    workspace_bytes_ = workspace_size(call_, results_, false);
+    if (call_.backward()) workspace_bytes_ = std::max(workspace_bytes_, workspace_size(call_, results_, true));
     workspace_ = device_memory(device, workspace_bytes_);
     const std::vector<char> poison(workspace_bytes_, static_cast<char>(0xff));
     if (workspace_bytes_ > 0) check(anymask_cuda_copy(workspace_.get(), poison.data(), workspace_bytes_));

@@ -1,5 +1,9 @@
 #include "cuda/launch/params.h"
 
+#include <vector>
+
+#include "cuda/launch/device.h"
+
 namespace anymask {
 namespace {
 
@@ -59,12 +63,15 @@ AttentionParams make_params(const AttentionProblem& problem) {
   return params;
 }
 
-std::vector<CudaSequence> make_sequences(const AttentionProblem& problem) {
+const CudaSequence* enqueue_sequences(const AttentionProblem& problem, CudaSequence* to, cudaStream_t stream) {
   std::vector<CudaSequence> sequences;
   sequences.reserve(problem.sequences.size());
   for (const Sequence& s : problem.sequences)
     sequences.push_back({s.batch, s.q_begin, s.kv_begin, static_cast<int32_t>(s.s_q), static_cast<int32_t>(s.s_kv)});
-  return sequences;
+  check_cuda(
+      cudaMemcpyAsync(to, sequences.data(), sequences.size() * sizeof(CudaSequence), cudaMemcpyHostToDevice, stream),
+      "uploading lengths");
+  return to;
 }
 
 }  // namespace anymask

@@ -1,7 +1,7 @@
 // From a checked problem to what kernels receive.
 #pragma once
 
-#include <vector>
+#include <cuda_runtime_api.h>
 
 #include "core/problem.h"
 #include "cuda/attention_params.h"
@@ -11,7 +11,7 @@ namespace anymask {
 // Everything but what lives in the workspace: sequences, plans, partial results, counters.
 AttentionParams make_params(const AttentionProblem& problem);
 
-// One for each sequence, in their order.
-std::vector<CudaSequence> make_sequences(const AttentionProblem& problem);
+// Enqueues a copy of the call's lengths, one for each sequence in their order; returns `to`.
+const CudaSequence* enqueue_sequences(const AttentionProblem& problem, CudaSequence* to, cudaStream_t stream);
 
 }  // namespace anymask

@@ -1,0 +1,40 @@
+// One backward call on a device: its configuration, its plans, and its places in the caller's workspace.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cuda/config/sm80_attention_bwd.h"
+#include "cuda/launch/device.h"
+#include "cuda/launch/plan.h"
+
+namespace anymask {
+
+class BackwardCall {
+ public:
+  // `problem` must outlive it. Nothing is enqueued.
+  BackwardCall(const AttentionProblem& problem, const Mask& mask);
+
+  size_t bytes() const { return places(nullptr).bytes; }  // of the workspace
+  void enqueue(void* workspace, cudaStream_t stream) const;
+  std::vector<Fact> facts() const;
+
+ private:
+  struct Places {
+    CudaSequence* sequences;
+    void *dkdv_plan, *dq_plan, *scratch;
+    size_t bytes;
+  };
+  Places places(void* workspace) const;
+
+  const AttentionProblem& problem_;
+  const CudaDevice& device_;
+  const Sm80AttentionBwdConfig config_;
+  const CudaPlanSource dkdv_plan_;
+  std::unique_ptr<const CudaPlanSource> dq_plan_;  // null: one pass
+};
+
+}  // namespace anymask

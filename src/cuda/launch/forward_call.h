@@ -1,0 +1,51 @@
+// One forward call on a device: the kernel chosen for it, its plan, and its places in the caller's workspace.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <optional>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cuda/config/sm80_attention_fwd.h"
+#include "cuda/config/sm90_attention_fwd.h"
+#include "cuda/launch/device.h"
+#include "cuda/launch/plan.h"
+
+namespace anymask {
+
+// What a forward call computes with. Exactly one of the two is there.
+struct ForwardKernel {
+  std::optional<Sm90ForwardConfig> sm90;
+  std::optional<Sm80ForwardConfig> sm80;
+  Support sm90_support;  // why not, when it is not there
+  PlanShape plan_shape() const;
+};
+ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const CudaDevice& device);
+
+class ForwardCall {
+ public:
+  // `problem` must outlive it. Nothing is enqueued.
+  ForwardCall(const AttentionProblem& problem, const Mask& mask);
+
+  size_t bytes() const { return places(nullptr).bytes; }  // of the workspace
+  void enqueue(void* workspace, cudaStream_t stream) const;
+  std::vector<Fact> facts() const;
+
+ private:
+  struct Places {
+    int32_t* work_counter;
+    CudaSequence* sequences;
+    float *partial_out, *partial_lse;
+    void* plan;
+    size_t bytes;
+  };
+  Places places(void* workspace) const;
+
+  const AttentionProblem& problem_;
+  const CudaDevice& device_;
+  const ForwardKernel kernel_;
+  const CudaPlanSource plan_;
+};
+
+}  // namespace anymask

@@ -1,0 +1,226 @@
+// CUDA calls as a program makes them: streams, graphs, errors that write nothing, the same bits again and again. Values
+// against the reference are `anymask verify --backend cuda`'s business. Without a device every test is skipped.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <anymask/anymask.hpp>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace {
+
+using namespace anymask;
+using testing::HasSubstr;
+
+#define ASSERT_CUDA(call) ASSERT_EQ(call, cudaSuccess) << cudaGetErrorString(cudaGetLastError())
+
+bool have_device() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+// Device memory that begins as NaN. Nothing where there is no device: every test is skipped then.
+class Memory {
+ public:
+  explicit Memory(size_t bytes) : bytes_(bytes) {
+    if (!have_device()) return;
+    EXPECT_EQ(cudaMalloc(&data_, bytes + 256), cudaSuccess);
+    EXPECT_EQ(cudaMemset(data_, 0xff, bytes + 256), cudaSuccess);
+  }
+  ~Memory() { cudaFree(data_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  std::vector<uint16_t> read() const {
+    std::vector<uint16_t> host(bytes_ / 2);
+    EXPECT_EQ(cudaMemcpy(host.data(), data_, bytes_, cudaMemcpyDeviceToHost), cudaSuccess);
+    return host;
+  }
+  void write(const std::vector<uint16_t>& host) const {
+    EXPECT_EQ(cudaMemcpy(data_, host.data(), bytes_, cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  void poison() const { EXPECT_EQ(cudaMemset(data_, 0xff, bytes_), cudaSuccess); }
+  bool untouched() const {
+    for (const uint16_t word : read())
+      if (word != 0xffff) return false;
+    return true;
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_;
+};
+
+std::vector<uint16_t> random_bf16(size_t count, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> values(count);
+  for (uint16_t& value : values) {
+    const float x = normal(rng);
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    value = static_cast<uint16_t>(bits >> 16);
+  }
+  return values;
+}
+
+// One call's tensors in device memory: b 2, 8 query heads over 2 kv heads, d 64, bf16.
+class Attention : public testing::Test {
+ protected:
+  static constexpr int64_t b = 2, s = 333, h_q = 8, h_kv = 2, d = 64;
+  void SetUp() override {
+    if (!have_device()) GTEST_SKIP() << "no CUDA device";
+    for (const Memory* memory : {&q, &k, &v, &dout}) memory->write(random_bf16(memory->bytes() / 2, seed++));
+  }
+  static Tensor view(const Memory& memory, std::vector<int64_t> shape, DType type = DType::bfloat16,
+                     int32_t device = 0) {
+    return Tensor(memory.data(), type, std::move(shape), {}, {kDLCUDA, device});
+  }
+  Tensor rows(const Memory& memory, int32_t device = 0) const {
+    return view(memory, {b, s, h_q, d}, DType::bfloat16, device);
+  }
+  Tensor keys(const Memory& memory, int32_t device = 0) const {
+    return view(memory, {b, s, h_kv, d}, DType::bfloat16, device);
+  }
+  Tensor stat(const Memory& memory) const { return view(memory, {b, h_q, s}, DType::float32); }
+  size_t workspace_for(const Options& options, Direction direction) const {
+    return workspace_bytes(rows(q), keys(k), keys(v), options, {}, direction);
+  }
+  void forward(const Options& options, const Context& context) {
+    attention_forward(rows(q), keys(k), keys(v), rows(out), stat(lse), options, context);
+  }
+  void backward(const Options& options, const Context& context) {
+    attention_backward(rows(dout), rows(q), keys(k), keys(v), rows(out), stat(lse), rows(dq), keys(dk), keys(dv),
+                       options, context);
+  }
+
+  uint32_t seed = 1;
+  Memory q{b * s * h_q * d * 2}, k{b * s * h_kv * d * 2}, v{b * s * h_kv * d * 2}, out{b * s * h_q * d * 2};
+  Memory dout{b * s * h_q * d * 2}, dq{b * s * h_q * d * 2}, dk{b * s * h_kv * d * 2}, dv{b * s * h_kv * d * 2};
+  Memory lse{b * h_q * s * 4};
+};
+
+TEST_F(Attention, RepeatsBitForBit) {
+  const Options options = {.mask = (causal() & documents({0, 100, 101, s})) | keys(0, 3), .deterministic = true};
+  const Memory workspace(
+      std::max(workspace_for(options, Direction::forward), workspace_for(options, Direction::backward)));
+  const Context context = {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
+  std::vector<std::vector<uint16_t>> first;
+  for (int repeat = 0; repeat < 2000; ++repeat) {
+    for (const Memory* memory : {&out, &lse, &dq, &dk, &dv}) memory->poison();
+    workspace.poison();
+    forward(options, context);
+    backward(options, context);
+    std::vector<std::vector<uint16_t>> now;
+    for (const Memory* memory : {&out, &lse, &dq, &dk, &dv}) now.push_back(memory->read());
+    if (repeat == 0) first = now;
+    ASSERT_EQ(now, first) << "repeat " << repeat;
+  }
+}
+
+// A mask said as a band, as bits and as blocks gives the same bits.
+TEST_F(Attention, SpellingsAgree) {
+  std::vector<uint8_t> dense(s * s);
+  for (int64_t i = 0; i < s; ++i)
+    for (int64_t j = 0; j < s; ++j) dense[static_cast<size_t>(i * s + j)] = j <= i;
+  const std::vector<Mask> spellings = {causal(), window(-1, 0),
+                                       anymask::dense(Tensor(dense.data(), DType::boolean, {s, s}, {}, {kDLCPU, 0}))};
+  std::vector<std::vector<uint16_t>> outs;
+  for (const Mask& mask : spellings) {
+    const Options options = {.mask = mask};
+    const Memory workspace(workspace_for(options, Direction::forward));
+    out.poison();
+    forward(options, {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+    outs.push_back(out.read());
+  }
+  EXPECT_EQ(outs[0], outs[1]);
+  EXPECT_EQ(outs[0], outs[2]);
+}
+
+// Captured once, replayed with new contents of q.
+TEST_F(Attention, GraphsReplay) {
+  const Options options = {.mask = causal() & documents({0, 100, 200, s})};
+  const Memory workspace(workspace_for(options, Direction::forward));
+  cudaStream_t stream;
+  ASSERT_CUDA(cudaStreamCreate(&stream));
+  const Context context = {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
+  cudaGraph_t graph;
+  cudaGraphExec_t ready;
+  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  forward(options, context);
+  ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
+  ASSERT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    q.write(random_bf16(q.bytes() / 2, 100 + static_cast<uint32_t>(repeat)));
+    workspace.poison();
+    out.poison();
+    ASSERT_CUDA(cudaGraphLaunch(ready, stream));
+    ASSERT_CUDA(cudaStreamSynchronize(stream));
+    const std::vector<uint16_t> replayed = out.read();
+    out.poison();
+    forward(options, context);
+    ASSERT_CUDA(cudaStreamSynchronize(stream));
+    EXPECT_EQ(replayed, out.read()) << "repeat " << repeat;
+  }
+  cudaGraphExecDestroy(ready);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+TEST_F(Attention, TwoStreamsAndThreadsAtOnce) {
+  const Options options = {.mask = causal()};
+  const size_t bytes = workspace_for(options, Direction::forward);
+  const Memory alone(bytes);
+  forward(options, {.workspace = alone.data(), .workspace_bytes = bytes});
+  const std::vector<uint16_t> expected = out.read();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      const Memory workspace(bytes), own(out.bytes()), own_lse(lse.bytes());
+      cudaStream_t stream;
+      ASSERT_CUDA(cudaStreamCreate(&stream));
+      for (int repeat = 0; repeat < 50; ++repeat) {
+        own.poison();
+        attention_forward(rows(q), keys(k), keys(v), rows(own), stat(own_lse), options,
+                          {.stream = stream, .workspace = workspace.data(), .workspace_bytes = bytes});
+        ASSERT_CUDA(cudaStreamSynchronize(stream));
+        ASSERT_EQ(own.read(), expected);
+      }
+      cudaStreamDestroy(stream);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Every refusal names what is wrong and writes nothing.
+TEST_F(Attention, RefusalsWriteNothing) {
+  const Options options = {.mask = causal()};
+  const size_t bytes = workspace_for(options, Direction::forward);
+  const Memory workspace(bytes);
+  const auto message = [&](const Context& context) -> std::string {
+    try {
+      forward(options, context);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message({.workspace = workspace.data(), .workspace_bytes = bytes - 1}), HasSubstr("workspace_bytes"));
+  EXPECT_THAT(message({}), HasSubstr("workspace_bytes"));
+  EXPECT_THAT(message({.workspace = static_cast<char*>(workspace.data()) + 4, .workspace_bytes = bytes}),
+              HasSubstr("256"));
+  EXPECT_THAT(message({.backend = "cpu"}), HasSubstr("CUDA device 0"));
+  try {
+    attention_forward(rows(q, 63), keys(k, 63), keys(v, 63), rows(out, 63), {}, options, {});
+    ADD_FAILURE() << "a device that is not there was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("63"));
+  }
+  EXPECT_TRUE(out.untouched());
+  EXPECT_TRUE(workspace.untouched());
+}
+
+}  // namespace
