@@ -1,0 +1,374 @@
+// sm80_attention_fwd: exact attention over a tile plan with mma.sync, for compute capability 8.0 and everything later.
+//
+//   S = Q K^T, scores, P = softmax(S), O = P V for the pairs the plan keeps; out and lse of each query row, or, where a
+//   row of tiles is split, out and lse of this piece (kernels/combine.cuh merges them).
+//
+// Shapes: q, k [b, s, h, d_qk], v [b, s, h, d_v] in bf16 or fp16, any strides; d_qk and d_v multiples of 8, at most the
+// shape's, the rest is zeros in shared memory. fp32 accumulation. The plan's tile is (16 * m_tiles * warps) x 128.
+//
+// A block takes items (a row of tiles of one query head, or a piece of it) until none is left: the first by its own
+// number, further ones from an atomic counter, longest first. Each warp owns 16 * m_tiles query rows, their statistics
+// and their O, in registers, and never exchanges anything with another warp; all warps share Q, K and V in shared
+// memory.
+//
+// Steps of `keys` keys, ascending over the item's runs whatever their kind:
+//
+//   two stages:  wait K(i), V(i); barrier; fetch K(i+1), V(i+1) -> S = Q K(i)^T -> softmax -> O += P V(i)
+//   one stage:   wait K(i); barrier; fetch V(i) -> S = Q K(i)^T; wait V(i); barrier; fetch K(i+1) -> softmax -> O += P
+//   V(i)
+//
+// One stage is half the memory: the host takes it where that lets two blocks share a multiprocessor.
+//
+// Masks: a FULL step reads none. A PARTIAL one reads one word a row and lane quarter, asked for before the barrier and
+// used after the product. A warp whose rows keep nothing of a step skips it. Steps that reach beyond s_kv clip. All
+// steps run the same instructions on what is kept: the bits of the result do not depend on how a mask was spelled.
+//
+// 32 rows a warp (m_tiles 2) where O fits into registers: a fragment of K or V then feeds four products, and shared
+// memory (128 bytes a clock) no longer outweighs the tensor cores. With 16 rows it does: 256 against 192 clocks a step
+// of 64 keys at d = 128.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "cuda/attention_params.h"
+#include "cuda/config/sm80_attention_fwd.h"
+#include "cuda/ptx/ld_st.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/tile/copy_tile.cuh"
+#include "cuda/tile/mask_bits.cuh"
+#include "cuda/tile/run_cursor.cuh"
+#include "cuda/tile/score.cuh"
+#include "cuda/tile/softmax.cuh"
+#include "cuda/tile/swizzle.cuh"
+
+namespace anymask {
+
+// Run-time choices of the host.
+struct Sm80ForwardOptions {
+  int32_t stages;      // 1 or 2
+  int32_t aligned;     // q, k, v, out: addresses and strides are multiples of 16 bytes
+  int32_t bias_pairs;  // neighbours along keys may be read as one aligned word
+};
+
+// A shape as a type: nvcc 13.0 cannot name a kernel whose template argument is a struct.
+template <int32_t index, bool modified_>
+struct Sm80ForwardTraits {
+  static constexpr bool modified = modified_;
+  static constexpr Sm80ForwardShape shape = sm80_forward_shape(index, modified);
+  static constexpr int d_qk = shape.d_qk, d_v = shape.d_v;
+  static constexpr int m_tiles = shape.m_tiles, warps = shape.warps, threads = 32 * warps, blocks = shape.blocks;
+  static constexpr int warp_rows = 16 * m_tiles, tile_m = warp_rows * warps;
+  static constexpr int keys = shape.keys, n_tiles = keys / 8, k_steps = d_qk / 16, v_tiles = d_v / 8;
+  static constexpr bool q_in_registers = shape.q_in_registers;
+  static_assert(tile_m % 64 == 0 && plan_tile_n % keys == 0 && keys % 16 == 0 && keys <= 64);
+  static_assert(d_v <= d_qk, "out leaves through the rows of Q");
+};
+
+template <class Traits>
+struct alignas(128) Sm80ForwardShared {
+  struct Stage {
+    uint16_t k[Traits::keys * Traits::d_qk];
+    uint16_t v[Traits::keys * Traits::d_v];
+  };
+  uint16_t q[Traits::tile_m * Traits::d_qk];  // at the end of an item each warp's rows hold its out
+  Stage stages[2];                            // one of them allocated with one stage
+};
+
+// What every thread must know of the current item while it walks, kept in shared memory: registers are for O and S.
+struct Sm80ForwardItem {
+  const uint16_t* k;  // first key of the sequence, kv head
+  const uint16_t* v;
+  int32_t index, next;  // into CudaPlan::items
+  int32_t sequence, head;
+  int32_t block_row;  // first query of the tile
+  int32_t s_q, s_kv;
+};
+
+template <class T, class Traits>
+__global__ void __launch_bounds__(Traits::threads, Traits::blocks)
+    sm80_attention_fwd(const __grid_constant__ AttentionParams p, const __grid_constant__ Sm80ForwardOptions options) {
+  constexpr bool modified = Traits::modified;
+  constexpr int m_tiles = Traits::m_tiles, warp_rows = Traits::warp_rows, tile_m = Traits::tile_m;
+  constexpr int threads = Traits::threads, keys = Traits::keys;
+  constexpr int n_tiles = Traits::n_tiles, k_steps = Traits::k_steps, v_tiles = Traits::v_tiles;
+  using Shared = Sm80ForwardShared<Traits>;
+  using QkSwizzle = Swizzle<Traits::d_qk>;
+  using VSwizzle = Swizzle<Traits::d_v>;
+  static_assert(sizeof(Shared) - sizeof(typename Shared::Stage) <= 99 * 1024, "one stage fits every GPU since 8.0");
+
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ Sm80ForwardItem current;
+  const uint32_t q_shared = ptx::shared_address(memory);
+  const uint32_t stages_shared = q_shared + sizeof(Shared::q);
+  constexpr uint32_t stage_bytes = sizeof(typename Shared::Stage), v_in_stage = sizeof(Shared::Stage::k);
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const uint32_t warp_q = q_shared + thread / 32 * (warp_rows * QkSwizzle::row_bytes);
+  // ldmatrix: rows and halves of a 16 x 16 block of Q or V, and of K, whose block is two 8-row tiles.
+  const uint32_t q_lane = QkSwizzle::offset(thread % 16, thread / 16 % 2);
+  const uint32_t v_lane = VSwizzle::offset(thread % 16, thread / 16 % 2);
+  const uint32_t k_lane = QkSwizzle::offset(thread % 8 + thread / 16 % 2 * 8, thread / 8 % 2);
+
+  // Plain scores stay raw products, and unit carries scale * log2(e); modified ones are natural.
+  const float unit = modified ? log2_e_f : p.softmax_scale * log2_e_f;
+  const float slack = rescale_slack / unit;
+  const bool two_stages = options.stages == 2, aligned = options.aligned != 0;
+
+  for (int index = static_cast<int>(blockIdx.x); index < *p.plan.num_items;) {
+    const CudaItem& item = p.plan.items[index];
+    auto fetch_k = [&](const uint16_t* k, int key, int s_kv, uint32_t stage) {
+      load_tile<keys, Traits::d_qk, threads>(stage, k + key * p.k.stride_s, p.k.stride_s, s_kv - key, p.d_qk, aligned,
+                                             thread);
+    };
+    auto fetch_v = [&](const uint16_t* v, int key, int s_kv, uint32_t stage) {
+      load_tile<keys, Traits::d_v, threads>(stage + v_in_stage, v + key * p.v.stride_s, p.v.stride_s, s_kv - key, p.d_v,
+                                            aligned, thread);
+    };
+
+    RunCursor next;
+    {
+      const CudaSequence& sequence = p.sequences[item.sequence];
+      const int head = item.head, s_kv = sequence.s_kv, block_row = item.m_block * tile_m;
+      const int64_t batch = sequence.batch, q_begin = sequence.q_begin, kv_begin = sequence.kv_begin;
+      next.start(item, p.plan.runs, s_kv);
+      const auto* k = static_cast<const uint16_t*>(p.k.data) + batch * p.k.stride_b + kv_begin * p.k.stride_s +
+                      head / p.group * p.k.stride_h;
+      const auto* v = static_cast<const uint16_t*>(p.v.data) + batch * p.v.stride_b + kv_begin * p.v.stride_s +
+                      head / p.group * p.v.stride_h;
+      if (!next.done()) {
+        const auto* q = static_cast<const uint16_t*>(p.q.data) + batch * p.q.stride_b +
+                        (q_begin + block_row) * p.q.stride_s + head * p.q.stride_h;
+        load_tile<tile_m, Traits::d_qk, threads>(q_shared, q, p.q.stride_s, sequence.s_q - block_row, p.d_qk, aligned,
+                                                 thread);
+        fetch_k(k, next.key, s_kv, stages_shared);
+        if (two_stages) fetch_v(v, next.key, s_kv, stages_shared);
+        ptx::cp_async_commit();
+      }
+      // While those fly. Read from the first barrier on: the first step's, or this one where there is no step.
+      if (thread == 0) {
+        const int after = static_cast<int>(gridDim.x) + atomicAdd(p.work_counter, 1);
+        current = {k, v, index, after, item.sequence, head, block_row, sequence.s_q, s_kv};
+      }
+      if (next.done()) __syncthreads();
+    }
+
+    OnlineSoftmax<m_tiles, !modified> rows;
+    rows.reset();
+    float o[m_tiles][v_tiles][4];
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < v_tiles; ++n) o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0;
+    }
+    [[maybe_unused]] ScoreModifiers modifiers;
+    if constexpr (modified) modifiers.start(p, item.sequence, item.head);
+    [[maybe_unused]] uint32_t q_kept[Traits::q_in_registers ? k_steps : 1][m_tiles][4];
+    bool first = true;
+
+    for (uint32_t stage = stages_shared; !next.done();) {
+      const int key = next.key;
+      const int bit_tile = next.full() ? -1 : next.bit_tile();
+      ptx::cp_async_wait<0>();
+      __syncthreads();
+      const int s_kv = current.s_kv;
+      const uint32_t k_at = stage + k_lane, v_at = stage + v_in_stage + v_lane;
+      next.advance(keys, p.plan.items[current.index], p.plan.runs, s_kv);
+      if (two_stages) {
+        stage = 2 * stages_shared + stage_bytes - stage;
+        if (!next.done()) {
+          fetch_k(current.k, next.key, s_kv, stage);
+          fetch_v(current.v, next.key, s_kv, stage);
+        }
+      } else {
+        fetch_v(current.v, key, s_kv, stage);
+      }
+      ptx::cp_async_commit();
+
+      if constexpr (Traits::q_in_registers) {
+        if (first) {
+          const uint32_t q_at = warp_q + q_lane;
+#pragma unroll
+          for (int c = 0; c < k_steps; ++c) {
+#pragma unroll
+            for (int m = 0; m < m_tiles; ++m) {
+              ptx::ldmatrix_x4(q_kept[c][m], QkSwizzle::chunk(q_at, 2 * c) + m * 16 * QkSwizzle::row_bytes);
+            }
+          }
+          first = false;
+        }
+      }
+
+      // A warp whose rows keep nothing of the step skips it. The words are read again after the product, from the
+      // first-level cache: they would be in the way.
+      auto bits = [&](int m, int h) {
+        const int me = opaque(thread);
+        const int64_t row = int64_t{bit_tile} * tile_m + me / 32 * warp_rows;
+        return __ldg(p.plan.bit_units + row * 4 + me % 32 + 64 * m + 32 * h) >> key % plan_tile_n / 4;
+      };
+      bool live = current.block_row + opaque(thread) / 32 * warp_rows < current.s_q;
+      if (bit_tile >= 0) {
+        uint32_t some = 0;
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) some |= bits(m, 0) | bits(m, 1);
+        live = live && __any_sync(0xffffffffu, (some & ((1u << keys / 4) - 1)) != 0);
+      }
+
+      // S = Q K^T
+      float s[m_tiles][n_tiles][4];
+      if (live) {
+        [[maybe_unused]] const uint32_t q_at = opaque(warp_q + q_lane);
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+          for (int n = 0; n < n_tiles; ++n) s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
+        }
+#pragma unroll
+        for (int c = 0; c < k_steps; ++c) {
+          uint32_t q[m_tiles][4];
+#pragma unroll
+          for (int m = 0; m < m_tiles; ++m) {
+            if constexpr (Traits::q_in_registers) {
+#pragma unroll
+              for (int i = 0; i < 4; ++i) q[m][i] = q_kept[c][m][i];
+            } else {
+              ptx::ldmatrix_x4(q[m], QkSwizzle::chunk(q_at, 2 * c) + m * 16 * QkSwizzle::row_bytes);
+            }
+          }
+#pragma unroll
+          for (int n = 0; n < n_tiles; n += 2) {
+            uint32_t b[4];
+            ptx::ldmatrix_x4(b, QkSwizzle::chunk(k_at, 2 * c) + n * 8 * QkSwizzle::row_bytes);
+#pragma unroll
+            for (int m = 0; m < m_tiles; ++m) {
+              ptx::mma_16816<T>(s[m][n], q[m], b[0], b[1]);
+              ptx::mma_16816<T>(s[m][n + 1], q[m], b[2], b[3]);
+            }
+          }
+        }
+      }
+      if (!two_stages) {
+        ptx::cp_async_wait<0>();
+        __syncthreads();
+        if (!next.done()) fetch_k(current.k, next.key, current.s_kv, stage);
+        ptx::cp_async_commit();
+      }
+      if (!live) continue;
+
+      if constexpr (modified) {
+        const int me = opaque(thread);
+        modifiers.apply(s, p, options.bias_pairs != 0, current.block_row + me / 32 * warp_rows + me % 32 / 4, key,
+                        current.s_q, current.s_kv, me % 32);
+      }
+      if (bit_tile >= 0 || key + keys > current.s_kv) {
+        // Bits end at the plane's edges; FULL tiles do not.
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            apply_mask(s[m], h, bit_tile >= 0 ? bits(m, h) : columns_below(current.s_kv - key, opaque(thread)));
+          }
+        }
+      }
+
+      // m' = max(m, rowmax S), O = O * alpha, l = l * alpha
+      rows.rise(s, o, unit, slack);
+
+      // P = exp2(S - m'), l = l + rowsum P, O = O + P V, 16 keys at a time
+      float base[m_tiles][2];
+#pragma unroll
+      for (int m = 0; m < m_tiles; ++m) base[m][0] = rows.base(m, 0, unit), base[m][1] = rows.base(m, 1, unit);
+#pragma unroll
+      for (int c = 0; c < keys / 16; ++c) {
+        uint32_t a[m_tiles][4];
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int h = i % 2;
+            const float low = rows.weight(s[m][2 * c + i / 2][2 * h], base[m][h], unit);
+            const float high = rows.weight(s[m][2 * c + i / 2][2 * h + 1], base[m][h], unit);
+            rows.sum[m][h] += low + high;
+            a[m][i] = ptx::pack<T>(low, high);
+          }
+        }
+#pragma unroll
+        for (int n = 0; n < v_tiles; n += 2) {
+          uint32_t b[4];
+          ptx::ldmatrix_x4_trans(b, VSwizzle::chunk(v_at, n) + c * 16 * VSwizzle::row_bytes);
+#pragma unroll
+          for (int m = 0; m < m_tiles; ++m) {
+            ptx::mma_16816<T>(o[m][n], a[m], b[0], b[1]);
+            ptx::mma_16816<T>(o[m][n + 1], a[m], b[2], b[3]);
+          }
+        }
+      }
+    }
+
+    // out = O / l, lse = m + ln(l); a piece of a row leaves in fp32, without the sink.
+    const CudaItem& done = p.plan.items[current.index];
+    const CudaSequence& sequence = p.sequences[done.sequence];
+    const int s_q = sequence.s_q, head = done.head, block_row = done.m_block * tile_m;
+    const int me = opaque(thread), lane = me % 32, warp_row = block_row + me / 32 * warp_rows;
+    const bool piece = done.num_splits > 1;
+    const float sink = !piece && p.sinks.data ? per_head(p.sinks, done.sequence, head) : -INFINITY;
+    const int64_t slot = int64_t{done.partial + done.split} * tile_m;
+#pragma unroll
+    for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = warp_row + 16 * m + 8 * h + lane / 4;
+        const float reference = modified ? rows.reference[m][h] : rows.reference[m][h] * p.softmax_scale;
+        const RowEnd end = finish_row(reference, quad_sum(rows.sum[m][h]), sink);
+        float* lse = piece        ? p.partial_lse + slot + row - block_row
+                     : p.lse.data ? p.lse.data + sequence.batch * p.lse.stride_b + head * p.lse.stride_h +
+                                        (sequence.q_begin + row) * p.lse.stride_q
+                                  : nullptr;
+        if (lse && row < s_q && lane % 4 == 0) *lse = end.lse;
+#pragma unroll
+        for (int n = 0; n < v_tiles; ++n) o[m][n][2 * h] *= end.factor, o[m][n][2 * h + 1] *= end.factor;
+      }
+    }
+    if (piece) {
+#pragma unroll
+      for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int row = warp_row + 16 * m + 8 * h + lane / 4;
+          float* to = p.partial_out + (slot + row - block_row) * p.d_v + 2 * (lane % 4);
+          const int columns = row < s_q ? p.d_v : 0;
+#pragma unroll
+          for (int n = 0; n < v_tiles; ++n) {
+            if (8 * n < columns) {
+              *reinterpret_cast<float2*>(to + 8 * n) = make_float2(o[m][n][2 * h], o[m][n][2 * h + 1]);
+            }
+          }
+        }
+      }
+    } else {
+      const uint32_t to = warp_q + VSwizzle::offset(lane / 4, 0) + lane % 4 * 4;
+#pragma unroll
+      for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < v_tiles; ++n) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            ptx::st_shared_4(VSwizzle::chunk(to, n) + (16 * m + 8 * h) * VSwizzle::row_bytes,
+                             ptx::pack<T>(o[m][n][2 * h], o[m][n][2 * h + 1]));
+          }
+        }
+      }
+      __syncwarp();
+      auto* out = static_cast<uint16_t*>(p.out.data) + sequence.batch * p.out.stride_b +
+                  (sequence.q_begin + warp_row) * p.out.stride_s + head * p.out.stride_h;
+      store_tile<warp_rows, Traits::d_v>(out, p.out.stride_s, s_q - warp_row, p.d_v, aligned, warp_q, lane);
+    }
+    __syncthreads();  // Q, K and V are free, the next item is known
+    index = current.next;
+    __syncthreads();  // before `current` is written again
+  }
+}
+
+}  // namespace anymask

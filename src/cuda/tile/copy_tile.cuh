@@ -1,0 +1,105 @@
+// Tiles of 16-bit rows between global and shared memory: asynchronous 16-byte copies, or, where strides or addresses
+// are not multiples of 16 bytes, element by element.
+//
+// Rows beyond `rows` and columns beyond `cols` become zeros and are never read: a zero probability times what lies in
+// the padding must stay zero, and the padding may hold NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/ld_st.cuh"
+#include "cuda/tile/opaque.cuh"
+#include "cuda/tile/swizzle.cuh"
+
+namespace anymask {
+
+// How `threads` threads share out a tile of tile_rows x tile_cols: neighbours along a row, 8 chunks (128 bytes) at
+// most.
+template <int tile_rows, int tile_cols, int threads>
+struct CopyShape {
+  static constexpr int lanes = tile_cols % 64 == 0 ? 8 : tile_cols % 32 == 0 ? 4 : 2;  // threads along a row
+  static constexpr int row_step = threads / lanes;
+  static constexpr int passes = tile_rows / row_step;
+  static constexpr int col_groups = tile_cols / 8 / lanes;
+  static_assert(tile_rows % row_step == 0);
+};
+
+// `tile` is the tile's shared address, `source` its element (0, 0); whole block, or whole warp.
+template <int tile_rows, int tile_cols, int threads>
+__device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source, int64_t stride, int rows, int cols,
+                                          bool aligned, int thread) {
+  using Shape = CopyShape<tile_rows, tile_cols, threads>;
+  thread = opaque(thread), stride = opaque(stride);
+  const int row = thread / Shape::lanes, chunk = thread % Shape::lanes;
+  if (aligned) {
+    const uint16_t* from = source + row * stride + chunk * 8;
+    const uint32_t to = tile + Swizzle<tile_cols>::offset(row, chunk);
+    if (rows >= tile_rows && cols == tile_cols) {
+#pragma unroll
+      for (int pass = 0; pass < Shape::passes; ++pass) {
+#pragma unroll
+        for (int group = 0; group < Shape::col_groups; ++group) {
+          ptx::cp_async_16(
+              tile + Swizzle<tile_cols>::offset(row + pass * Shape::row_step, chunk + group * Shape::lanes),
+              from + group * Shape::lanes * 8);
+        }
+        from += Shape::row_step * stride;
+      }
+    } else {
+#pragma unroll 1
+      for (int pass = 0; pass < Shape::passes; ++pass) {
+        const int r = row + pass * Shape::row_step;
+#pragma unroll
+        for (int group = 0; group < Shape::col_groups; ++group) {
+          const int c = chunk + group * Shape::lanes;
+          const bool valid = r < rows && c * 8 < cols;
+          ptx::cp_async_16(tile + Swizzle<tile_cols>::offset(r, c), valid ? from + group * Shape::lanes * 8 : source,
+                           valid);
+        }
+        from += Shape::row_step * stride;
+      }
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int i = thread; i < tile_rows * Swizzle<tile_cols>::chunks; i += threads) {
+    const int r = i / Swizzle<tile_cols>::chunks, c = i % Swizzle<tile_cols>::chunks;
+    const uint16_t* from = source + r * stride + c * 8;
+    uint32_t words[4] = {0, 0, 0, 0};
+    if (r < rows && c * 8 < cols) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) words[j] = from[2 * j] | uint32_t{from[2 * j + 1]} << 16;
+    }
+    ptx::st_shared_16(tile + Swizzle<tile_cols>::offset(r, c), words);
+  }
+}
+
+// The other way, by one warp, of rows it wrote itself.
+template <int tile_rows, int tile_cols>
+__device__ __forceinline__ void store_tile(uint16_t* destination, int64_t stride, int rows, int cols, bool aligned,
+                                           uint32_t tile, int lane) {
+  using Shape = CopyShape<tile_rows, tile_cols, 32>;
+#pragma unroll 1
+  for (int pass = 0; pass < Shape::passes; ++pass) {
+    const int r = lane / Shape::lanes + pass * Shape::row_step;
+#pragma unroll
+    for (int group = 0; group < Shape::col_groups; ++group) {
+      const int c = lane % Shape::lanes + group * Shape::lanes;
+      if (r >= rows || c * 8 >= cols) continue;
+      uint32_t words[4];
+      ptx::ld_shared_16(words, tile + Swizzle<tile_cols>::offset(r, c));
+      uint16_t* to = destination + r * stride + c * 8;
+      if (aligned) {
+        *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          to[2 * j] = static_cast<uint16_t>(words[j]);
+          to[2 * j + 1] = static_cast<uint16_t>(words[j] >> 16);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace anymask

@@ -1,0 +1,30 @@
+// Which scores of an mma accumulator count, as one word a row: bit 2 g + j of a lane is column 8 g + 2 (lane % 4) + j,
+// the order in which the plan stores bits (cuda/attention_params.h).
+#pragma once
+
+#include <cstdint>
+
+namespace anymask {
+
+// Columns below `limit`, up to 64 of them, as the lane's word.
+__device__ __forceinline__ uint32_t columns_below(int limit, int lane) {
+  const int mine = limit - 2 * (lane % 4);
+  const int kept = min(max(2 * (mine >> 3) + min(mine & 7, 2), 0), 16);
+  return (1u << kept) - 1;
+}
+
+// S = -inf where the bit is 0; before the maximum, so that a dropped score does not raise it. The bits of one row are
+// tested in ascending order: compilers turn that into predicates, seven a register move.
+template <int n_tiles>
+__device__ __forceinline__ void apply_mask(float (&s)[n_tiles][4], int half, uint32_t word) {
+#pragma unroll
+  for (int g = 0; g < n_tiles; ++g) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      float& x = s[g][2 * half + j];
+      x = word & (1u << (2 * g + j)) ? x : -INFINITY;
+    }
+  }
+}
+
+}  // namespace anymask
