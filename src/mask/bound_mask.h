@@ -43,9 +43,11 @@ class PlaneMask {
 
   Digest digest() const;  // of program, lengths and array contents as this plane sees them: equal digests, equal planes
 
+  struct Code;  // plane_code.h: the flat form, for whoever evaluates it elsewhere
+  const Code& code() const { return *code_; }
+
  private:
   friend class BoundMaskBuilder;
-  struct Code;
   std::shared_ptr<const Code> code_;
 };
 

@@ -75,6 +75,7 @@ struct BoundLeaf {
   LeafArgs args;
   const LeafOps* ops = nullptr;
   std::vector<std::shared_ptr<const void>> memory;  // what args.data points into
+  int64_t held_bytes[4] = {};  // of args.data that this leaf owns; 0: an array of the mask, read where it lies
   Digest digest{};
 
   // Moves values into memory this leaf owns, as data[slot].
@@ -82,6 +83,7 @@ struct BoundLeaf {
   void hold(int slot, std::vector<T> values) {
     auto owner = std::make_shared<std::vector<T>>(std::move(values));
     args.data[slot] = owner->data();
+    held_bytes[slot] = static_cast<int64_t>(owner->size() * sizeof(T));
     memory.push_back(std::move(owner));
   }
   // The same for values that tell planes apart: they enter the digest.

@@ -1,5 +1,7 @@
 // What a leaf kind gives, on host and device alike: classify a rectangle, keep one pair, keep 64 keys at once.
-// A kind's file defines a struct of static functions over LeafArgs, free of anything only a host has.
+// A kind's file defines a struct of static functions over LeafArgs, free of anything only a host has. Where classify
+// may read long stretches of an array, `sketch` is the same, but coarser and in bounded time: what one thread of a
+// device calls.
 #pragma once
 
 #include <cstdint>

@@ -7,12 +7,12 @@
 
 namespace anymask {
 
-#define ANYMASK_DECLARE(function) KindRow function();
+#define ANYMASK_DECLARE(name, Kind) KindRow name##_kind();
 ANYMASK_KINDS(ANYMASK_DECLARE)
 #undef ANYMASK_DECLARE
 
 std::span<const KindRow> kind_rows() {
-#define ANYMASK_ROW(function) function(),
+#define ANYMASK_ROW(name, Kind) name##_kind(),
   static const std::vector<KindRow> rows = {ANYMASK_KINDS(ANYMASK_ROW)};
 #undef ANYMASK_ROW
   return rows;

@@ -27,6 +27,13 @@ struct Blocks {
     }
     return some_kept ? Kept::full : Kept::empty;
   }
+  static constexpr int64_t sketch_words = 64;
+  // At most so many words of the map are read.
+  static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs& a, const Rect& r) {
+    const int64_t rows = (r.q_end - 1) / a.ints[0] - r.q_begin / a.ints[0] + 1;
+    const int64_t words = (r.kv_end - 1) / a.ints[1] / 64 - r.kv_begin / a.ints[1] / 64 + 1;
+    return words <= sketch_words && rows * words <= sketch_words ? classify(a, r) : Kept::partial;
+  }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     return entry(map_row(a, q), kv / a.ints[1]);
   }

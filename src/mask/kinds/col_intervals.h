@@ -9,11 +9,23 @@ struct ColIntervals {
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
     return IntervalTable::classify(a, r.kv_begin, r.kv_end, r.q_begin, r.q_end);
   }
+  static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs& a, const Rect& r) {
+    return IntervalTable::sketch(a, r.kv_begin, r.kv_end, r.q_begin, r.q_end);
+  }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     return IntervalTable::holds(a, kv, q);
   }
-  // A key's bit changes where one of its intervals begins or ends (they are disjoint): note the changes in their rows,
-  // then sum them downwards. Costs the intervals and the words, whatever is kept.
+  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
+                                            uint64_t* bits) {
+    for (int64_t w = 0; w < words; ++w) {
+      const int64_t kv = kv_begin + 64 * w, count = min_of(64, a.s_kv - kv);
+      uint64_t kept = 0;
+      for (int64_t i = 0; i < count; ++i) kept |= uint64_t{IntervalTable::holds(a, kv + i, q)} << i;
+      bits[w] = kept;
+    }
+  }
+  // Of many rows. A key's bit changes where one of its intervals begins or ends (they are disjoint): note the changes
+  // in their rows, then sum them downwards. Costs the intervals and the words, whatever is kept.
   static ANYMASK_HOST_DEVICE void words(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin,
                                         int64_t words, uint64_t* bits) {
     for (int64_t i = 0; i < rows * words; ++i) bits[i] = 0;

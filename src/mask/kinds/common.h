@@ -76,6 +76,17 @@ ANYMASK_HOST_DEVICE Kept classify_causal(int64_t p_begin, int64_t p_end, int64_t
   return kv_end - 1 <= p_begin ? Kept::full : Kept::partial;
 }
 
+// Eight bytes from any address, the first lowest: every machine this runs on is little-endian.
+ANYMASK_HOST_DEVICE uint64_t load_word(const uint8_t* bytes) {
+#if defined(__CUDA_ARCH__)
+  // A device loads a word from a multiple of 8 alone, and gathers one from elsewhere byte by byte.
+  if (reinterpret_cast<uintptr_t>(bytes) % 8 == 0) return *reinterpret_cast<const uint64_t*>(bytes);
+#endif
+  uint64_t word;
+  __builtin_memcpy(&word, bytes, 8);
+  return word;
+}
+
 // Eight bytes of 0 or 1, the first lowest, to eight bits: a product gathers them in its top byte.
 ANYMASK_HOST_DEVICE uint64_t pack_flags(uint64_t flags) { return (flags * 0x0102040810204080ull) >> 56; }
 

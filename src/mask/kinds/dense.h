@@ -11,6 +11,7 @@ struct Dense {
     return static_cast<const uint8_t*>(a.data[0]) + q * a.stride[0][0];
   }
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) { return classify_by_words<Dense>(a, r); }
+  static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs&, const Rect&) { return Kept::partial; }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     return row(a, q)[kv * a.stride[0][1]] != 0;
   }
@@ -27,9 +28,7 @@ struct Dense {
   }
   // Eight bytes to eight bits: the top bit of each byte is set where the byte is not 0.
   static ANYMASK_HOST_DEVICE uint64_t pack(const uint8_t* bytes) {
-    uint64_t x;
-    __builtin_memcpy(&x, bytes, 8);
-    const uint64_t low = 0x7f7f7f7f7f7f7f7full;
+    const uint64_t x = load_word(bytes), low = 0x7f7f7f7f7f7f7f7full;
     return pack_flags(((((x & low) + low) | x) & ~low) >> 7);
   }
 };

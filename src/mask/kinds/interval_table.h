@@ -33,17 +33,24 @@ struct IntervalTable {
   // Lines [line_begin, line_end) against [begin, end). Sound always, exact up to 4,096 intervals.
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, int64_t line_begin, int64_t line_end, int64_t begin,
                                            int64_t end) {
+    if (a.ints[1] == 1) line_begin = 0, line_end = 1;
+    if ((line_end - line_begin) * a.ints[0] <= 128) return classify_lines(a, line_begin, line_end, begin, end);
+    const Kept kept = sketch(a, line_begin, line_end, begin, end);
+    const bool look = kept == Kept::partial && (line_end - line_begin) * a.ints[0] <= 4096;
+    return look ? classify_lines(a, line_begin, line_end, begin, end) : kept;
+  }
+  // By bounds alone.
+  static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs& a, int64_t line_begin, int64_t line_end, int64_t begin,
+                                         int64_t end) {
     const int64_t n = a.ints[0];
     if (a.ints[1] == 1) line_begin = 0, line_end = 1;
-    if ((line_end - line_begin) * n <= 128) return classify_lines(a, line_begin, line_end, begin, end);
     bool touched = false;
     for (int64_t i = 0; i < n; ++i) {
       const IntervalBounds b = bounds(a, i, line_begin, line_end);
       if (b.max_begin <= begin && end <= b.min_end) return Kept::full;
       touched |= b.min_begin < end && begin < b.max_end;
     }
-    if (!touched) return Kept::empty;
-    return (line_end - line_begin) * n <= 4096 ? classify_lines(a, line_begin, line_end, begin, end) : Kept::partial;
+    return touched ? Kept::partial : Kept::empty;
   }
   static ANYMASK_HOST_DEVICE Kept classify_lines(const LeafArgs& a, int64_t line_begin, int64_t line_end, int64_t begin,
                                                  int64_t end) {

@@ -1,24 +1,25 @@
-// Every kind of mask, one line each: X(function that gives its row). The order is that of the listing.
+// Every kind of mask, one line each: X(name, struct). The name is its Op, its header's file and, with _kind, the
+// function that gives its row. The order is that of the listing.
 #pragma once
 
-#define ANYMASK_KINDS(X)  \
-  X(full_kind)            \
-  X(none_kind)            \
-  X(causal_kind)          \
-  X(window_kind)          \
-  X(keys_kind)            \
-  X(positions_kind)       \
-  X(prefix_kind)          \
-  X(documents_kind)       \
-  X(chunked_kind)         \
-  X(stride_kind)          \
-  X(shared_prefix_kind)   \
-  X(tree_kind)            \
-  X(blocks_kind)          \
-  X(bits_kind)            \
-  X(dense_kind)           \
-  X(row_intervals_kind)   \
-  X(col_intervals_kind)   \
-  X(neighborhood_kind)    \
-  X(block_diffusion_kind) \
-  X(threshold_kind)
+#define ANYMASK_KINDS(X)             \
+  X(full, Full)                      \
+  X(none, None)                      \
+  X(causal, Causal)                  \
+  X(window, Window)                  \
+  X(keys, Keys)                      \
+  X(positions, Positions)            \
+  X(prefix, Prefix)                  \
+  X(documents, Documents)            \
+  X(chunked, Chunked)                \
+  X(stride, Stride)                  \
+  X(shared_prefix, SharedPrefix)     \
+  X(tree, Tree)                      \
+  X(blocks, Blocks)                  \
+  X(bits, Bits)                      \
+  X(dense, Dense)                    \
+  X(row_intervals, RowIntervals)     \
+  X(col_intervals, ColIntervals)     \
+  X(neighborhood, Neighborhood)      \
+  X(block_diffusion, BlockDiffusion) \
+  X(threshold, Threshold)

@@ -9,6 +9,9 @@ struct RowIntervals {
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
     return IntervalTable::classify(a, r.q_begin, r.q_end, r.kv_begin, r.kv_end);
   }
+  static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs& a, const Rect& r) {
+    return IntervalTable::sketch(a, r.q_begin, r.q_end, r.kv_begin, r.kv_end);
+  }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     return IntervalTable::holds(a, q, kv);
   }

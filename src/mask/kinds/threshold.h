@@ -18,6 +18,7 @@ struct Threshold {
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
     return classify_by_words<Threshold>(a, r);
   }
+  static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs&, const Rect&) { return Kept::partial; }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     const int64_t at = q * a.stride[0][0] + kv * a.stride[0][1];
     const uint32_t key = a.size[0] == 4 ? order_key(static_cast<const uint32_t*>(a.data[0])[at])

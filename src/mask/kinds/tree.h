@@ -24,7 +24,11 @@ struct Tree {
     return static_cast<const TreeNode*>(a.data[0]);
   }
 
-  static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
+  static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) { return classify_up_to(128, a, r); }
+  static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs& a, const Rect& r) { return classify_up_to(0, a, r); }
+
+  // Up to so many rows are looked at one by one.
+  static ANYMASK_HOST_DEVICE Kept classify_up_to(int64_t max_rows, const LeafArgs& a, const Rect& r) {
     const int64_t prefix = a.ints[0], end = prefix + a.ints[1];
     const int64_t p_begin = r.q_begin + a.shift, p_end = r.q_end + a.shift;
     KeptSum sum;
@@ -34,16 +38,18 @@ struct Tree {
     if (kv_begin < kv_end) {
       if (p_begin < prefix || p_end > end) sum.add(Kept::empty);
       const int64_t first = max_of(p_begin, prefix), last = min_of(p_end, end);
-      if (first < last) sum.add(classify_nodes(a, first - prefix, last - prefix, kv_begin - prefix, kv_end - prefix));
+      if (first < last) {
+        sum.add(classify_nodes(a, first - prefix, last - prefix, kv_begin - prefix, kv_end - prefix, max_rows));
+      }
     }
     return sum.result();
   }
 
   // Nodes [x_begin, x_end) against ancestors [k_begin, k_end). FULL is exact: the keys are a chain and every row is
-  // below its end. EMPTY is exact up to 128 rows; above that by preorder intervals alone, which costs a closer look and
+  // below its end. EMPTY is exact up to max_rows; above that by preorder intervals alone, which costs a closer look and
   // no more.
   static ANYMASK_HOST_DEVICE Kept classify_nodes(const LeafArgs& a, int64_t x_begin, int64_t x_end, int64_t k_begin,
-                                                 int64_t k_end) {
+                                                 int64_t k_end, int64_t max_rows) {
     if (k_begin >= x_end) return Kept::empty;
     const TreeBounds rows = bounds(a, x_begin, x_end);
     const TreeNode& lowest = nodes(a)[k_end - 1];
@@ -51,7 +57,7 @@ struct Tree {
     if (max_of(x_begin, k_begin) < min_of(x_end, k_end)) return Kept::partial;  // a node keeps itself
     const TreeBounds keys = bounds(a, k_begin, k_end);
     if (rows.max_enter < keys.min_enter || rows.min_enter >= keys.max_leave) return Kept::empty;
-    if (x_end - x_begin > 128) return Kept::partial;
+    if (x_end - x_begin > max_rows) return Kept::partial;
     for (int64_t x = x_begin; x < x_end; ++x) {
       if (ancestor_below(a, x, k_end) >= k_begin) return Kept::partial;
     }
