@@ -1,0 +1,51 @@
+// One compiled shape of sm90_attention_fwd in one type, plain and modified scores: what each sm90_attention_fwd_*.cu
+// instantiates, and how it is launched.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+
+#include "core/error.h"
+#include "cuda/kernels/sm90_attention_fwd.cuh"
+#include "cuda/launch/sm90_attention_fwd.h"
+
+namespace anymask {
+
+template <class S>
+void launch_sm90_attention_fwd_kernel(const sm90::Maps& maps, const AttentionParams& params,
+                                      const Sm90ForwardConfig& config, const CudaDevice& device, cudaStream_t stream) {
+  constexpr int bytes = sizeof(sm90::Shared<S>);
+  static_assert(bytes <= 232448, "a block of Hopper");
+  // Once for each device. Repeating it is harmless: threads that race agree.
+  static std::atomic<uint64_t> prepared{0};
+  const uint64_t bit = device.index < 64 ? uint64_t{1} << device.index : 0;
+  if ((prepared.load(std::memory_order_acquire) & bit) == 0) {
+    const cudaError_t status =
+        cudaFuncSetAttribute(sm90::sm90_attention_fwd<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (status != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      throw Error(Status::internal, cat("sm90_attention_fwd: ", device.name, " refuses a block ", bytes,
+                                        " bytes of shared memory: ", cudaGetErrorString(status)));
+    }
+    prepared.fetch_or(bit, std::memory_order_release);
+  }
+  int fold_log2 = 0;
+  while (1 << fold_log2 < config.fold) ++fold_log2;
+  sm90::sm90_attention_fwd<S>
+      <<<static_cast<unsigned>(config.grid), S::kThreads, bytes, stream>>>(maps, params, fold_log2);
+}
+
+template <class T, Sm90ForwardShape s, bool modified>
+using Sm90Kernel = sm90::Shape<T, s.d_qk, s.d_v, s.warpgroups, s.keys, s.stages, s.q_slots, true, modified>;
+
+template <class T, int32_t index>
+void launch_sm90_attention_fwd_shape(const sm90::Maps& maps, const AttentionParams& params,
+                                     const Sm90ForwardConfig& config, const CudaDevice& device, cudaStream_t stream) {
+  using Plain = Sm90Kernel<T, sm90_forward_shape(index, false), false>;
+  using Modified = Sm90Kernel<T, sm90_forward_shape(index, true), true>;
+  config.modified ? launch_sm90_attention_fwd_kernel<Modified>(maps, params, config, device, stream)
+                  : launch_sm90_attention_fwd_kernel<Plain>(maps, params, config, device, stream);
+}
+
+}  // namespace anymask

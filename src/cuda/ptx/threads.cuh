@@ -1,0 +1,33 @@
+// Warps among themselves: named barriers, registers handed over between warpgroups, values all lanes share.
+#pragma once
+
+#include <cstdint>
+
+namespace anymask::ptx {
+
+// Ids 1..15; `threads` counts everyone who syncs or arrives.
+__device__ __forceinline__ void barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Registers a thread, by every warp of the warpgroup. `increase` blocks until the others have given theirs up: a sum
+// beyond the launch's own pool hangs.
+template <int registers>
+__device__ __forceinline__ void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+__device__ __forceinline__ void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+// Tells the compiler that a value is the same in all lanes, so that it lives in uniform registers.
+template <class Int>
+__device__ __forceinline__ Int uniform(Int x) {
+  return __shfl_sync(0xffffffffu, x, 0);
+}
+
+}  // namespace anymask::ptx
