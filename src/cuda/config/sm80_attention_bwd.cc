@@ -1,0 +1,103 @@
+#include "cuda/config/sm80_attention_bwd.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/error.h"
+
+namespace anymask {
+namespace {
+
+// Rows of 16-bit elements that 16-byte copies can read.
+bool rows_aligned(const Tensor4& t) {
+  return !t.defined() || (reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride_b % 8 == 0 && t.stride_s % 8 == 0 &&
+                          t.stride_h % 8 == 0);
+}
+
+int32_t head_dim_class(int64_t dim) {
+  for (const int32_t size : {32, 64, 96, 128, 192})
+    if (dim <= size) return size;
+  return 256;
+}
+
+}  // namespace
+
+Support sm80_attention_bwd_supports(const AttentionProblem& problem, const CudaDevice& device) {
+  if (device.major < 8)
+    return {false, cat("backward needs a device of compute capability 8.0 or later; ", device.name, " has ",
+                       device.major, ".", device.minor)};
+  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16)
+    return {false, cat("backward computes bfloat16 and float16 on CUDA, not ", name_of(problem.dtype),
+                       ": convert the tensors, or use backend \"cpu\"")};
+  for (const int64_t dim : {problem.d_qk, problem.d_v}) {
+    if (dim % 8 != 0 || dim > 256)
+      return {false, cat("backward takes head dims that are multiples of 8 up to 256 on CUDA, not ", dim,
+                         ": pad with zeros, or use backend \"cpu\"")};
+  }
+  return {};
+}
+
+Sm80AttentionBwdConfig choose_sm80_attention_bwd(const AttentionProblem& problem, const CudaDevice& device,
+                                                 bool group_shares_plane) {
+  Sm80AttentionBwdConfig c;
+  c.dtype = problem.dtype;
+  c.head_dim = head_dim_class(std::max(problem.d_qk, problem.d_v));
+  // Classes up to 64 fit 99 KB as they are. An A100 gives a block 163.
+  c.small_tiles = device.shared_bytes < 162 * 1024 && c.head_dim > 64;
+  c.tiles = sm80_bwd_tiles(c.head_dim, c.small_tiles);
+
+  c.aligned = true;
+  for (const Tensor4* t :
+       {&problem.q, &problem.k, &problem.v, &problem.out, &problem.dout, &problem.dq, &problem.dk, &problem.dv})
+    c.aligned = c.aligned && rows_aligned(*t);
+  c.natural = problem.softcap > 0 || problem.bias.defined() || problem.alibi.defined();
+
+  if (problem.dbias.defined()) {
+    const Bias& b = problem.dbias;
+    std::copy(std::begin(b.shape), std::end(b.shape), std::begin(c.dbias_shape));
+    const bool broadcast = (b.shape[0] == 1 && problem.sequences.size() > 1) || (b.shape[1] == 1 && problem.h_q > 1) ||
+                           b.group > 1 || (b.shape[2] == 1 && problem.max_s_q > 1);
+    c.dbias = broadcast ? Sm80AttentionBwdConfig::Dbias::summed : Sm80AttentionBwdConfig::Dbias::stored;
+  }
+  c.two_passes = problem.deterministic || problem.dbias.defined();
+  c.why_passes = problem.dbias.defined() ? "dbias is written by the pass that owns query rows"
+                 : problem.deterministic ? "deterministic: no atomics on floats"
+                                         : "5 products a tile instead of 7";
+
+  // Items of the dK/dV pass, were a group one item.
+  int64_t tiles = 0;
+  for (const Sequence& s : problem.sequences) tiles += (s.s_kv + c.tiles.keys - 1) / c.tiles.keys;
+  const bool enough = tiles * problem.h_kv >= 2 * int64_t{device.num_sms};
+  c.per_kv_head = problem.group() == 1 || (group_shares_plane && enough);
+  c.why_per_head = problem.group() == 1  ? "one query head a kv head"
+                   : !group_shares_plane ? "the heads of a group keep different pairs"
+                   : enough              ? "key tiles enough for every SM"
+                                         : "too few key tiles to fill the device by kv heads";
+  return c;
+}
+
+std::vector<Fact> Sm80AttentionBwdConfig::facts() const {
+  const char* const sums = dbias == Dbias::none     ? "not wanted"
+                           : dbias == Dbias::stored ? "stored pair by pair"
+                                                    : "summed in fixed point, in any order to the same bits";
+  return {{"kernel", "sm80_attention_bwd"},
+          {"head dim", cat(head_dim)},
+          {"dK/dV tile", cat(tiles.keys, " keys x ", tiles.queries, " queries, ", tiles.stages,
+                             tiles.stages == 1 ? " buffer" : " buffers")},
+          {"dQ", two_passes ? cat("a second pass, ", tiles.dq_rows, " queries x ", tiles.dq_keys, " keys: ", why_passes)
+                            : cat("added in fp32 by the dK/dV pass: ", why_passes)},
+          {"dK, dV", per_kv_head ? cat("in registers: ", why_per_head) : cat("fp32 sums a query head: ", why_per_head)},
+          {"copies", aligned ? "16 bytes" : "element by element: strides or addresses are not multiples of 16 bytes"},
+          {"dbias", sums}};
+}
+
+std::ostream& operator<<(std::ostream& out, const Sm80AttentionBwdConfig& config) {
+  const char* separator = "";
+  for (const Fact& fact : config.facts()) {
+    out << separator << fact.name << ": " << fact.value;
+    separator = "; ";
+  }
+  return out;
+}
+
+}  // namespace anymask

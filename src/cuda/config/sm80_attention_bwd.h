@@ -1,0 +1,72 @@
+// What the portable CUDA backward decides from shapes, options and the device, in one place and printable.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <vector>
+
+#include "backend/backend.h"
+#include "core/problem.h"
+#include "cuda/launch/kernel.h"
+
+namespace anymask {
+
+// What the kernels are compiled for, one of each head-dim class; `small` is for 99 KB of shared memory a block, other
+// tiles take up to 162.
+struct Sm80BwdTiles {
+  int32_t keys, queries, stages;  // dK/dV: the tile, the queries of a step, their buffers
+  int32_t dq_rows, dq_keys;       // dQ: the tile, the keys of a step
+};
+constexpr Sm80BwdTiles sm80_bwd_tiles(int32_t head_dim, bool small) {
+  switch (head_dim) {
+    case 32:
+      return {128, 64, 2, 128, 64};
+    case 64:
+      return {128, 64, 2, 128, 32};
+    case 96:
+      return small ? Sm80BwdTiles{64, 64, 2, 128, 64} : Sm80BwdTiles{128, 64, 2, 128, 64};
+    case 128:
+      return small ? Sm80BwdTiles{64, 32, 2, 128, 32} : Sm80BwdTiles{128, 64, 2, 128, 32};
+    case 192:
+      return small ? Sm80BwdTiles{64, 32, 1, 64, 32} : Sm80BwdTiles{64, 64, 2, 64, 32};
+    default:
+      return small ? Sm80BwdTiles{64, 16, 1, 64, 16} : Sm80BwdTiles{64, 32, 2, 64, 16};
+  }
+}
+
+struct Sm80AttentionBwdConfig {
+  enum class Dbias : uint8_t { none, stored, summed };  // summed: broadcast over rows, heads or batch
+
+  DType dtype = DType::bf16;
+  int32_t head_dim = 128;  // both head dims rounded up to 32, 64, 96, 128, 192 or 256
+  bool small_tiles = false;
+  Sm80BwdTiles tiles{};
+
+  // One pass adds dQ up by atomics: 5 products a tile. Two passes recompute S and dP in the second: 7 products, no
+  // atomics, and dbias on the way.
+  bool two_passes = false;
+  // The heads of a group in one item of the dK/dV pass, dK and dV kept in registers; else one fp32 sum a query head.
+  bool per_kv_head = true;
+  bool aligned = true;   // 16-byte copies; else element by element
+  bool natural = false;  // a softcap, a bias or ALiBi
+  Dbias dbias = Dbias::none;
+  int64_t dbias_shape[4] = {0, 0, 0, 0};
+
+  const char* why_passes = "";
+  const char* why_per_head = "";
+
+  PlanShape dkdv_plan() const { return {.tile_m = tiles.keys, .transposed = true, .per_kv_head = per_kv_head}; }
+  PlanShape dq_plan() const { return {.tile_m = tiles.dq_rows, .transposed = false}; }  // wanted with two passes alone
+  std::vector<Fact> facts() const;
+};
+
+std::ostream& operator<<(std::ostream& out, const Sm80AttentionBwdConfig& config);
+
+// `group_shares_plane`: the query heads that share a kv head keep the same pairs.
+Sm80AttentionBwdConfig choose_sm80_attention_bwd(const AttentionProblem& problem, const CudaDevice& device,
+                                                 bool group_shares_plane);
+
+// Whether this backward serves the call at all.
+Support sm80_attention_bwd_supports(const AttentionProblem& problem, const CudaDevice& device);
+
+}  // namespace anymask

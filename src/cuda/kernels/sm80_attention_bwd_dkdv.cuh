@@ -1,0 +1,391 @@
+// dK and dV, and in one pass dQ: exact attention backward, key-stationary, for sm_80 and everything later.
+//
+//   S^T = K Q^T    P^T = exp2(c S^T - lse)    dP^T = V dO^T    dS^T = P^T (dP^T - delta)
+//   dV += P^T dO   dK += dS^T Q               dQ += dS K       (dK, dQ times scale at the end)
+//
+// Inputs [batch, token, head, dim]; the plan is the transposed one, rows of `keys` keys, columns of 128 queries;
+// row_lse and delta come from sm80_attention_bwd_delta. Outputs dk, dv (or fp32 sums per query head) and sums of dQ.
+//
+// A block takes items (a row of key tiles of one head) from a counter. K and V of the item stay in shared memory; Q, dO
+// and their facts stream through `stages` buffers of `queries` rows. Eight warps, in four pairs; a pair owns
+// 16 * m_tiles keys. The first warp of a pair accumulates dV, the second dK:
+//
+//   warps 0..3    S^T          P^T  ->    dV += P^T dO     dQ of the step before, half of it
+//   warps 4..7    the other half of that dQ   dP^T    -> dS^T    dK += dS^T Q
+//
+// So each accumulates one head_dim-wide result over 32 keys, whose fragments serve two rows of products each (with 16
+// keys a warp, shared memory would bind: 128 B/clk against 2,600 FLOP/clk); P^T and dS^T are operands as they lie in
+// registers; P^T crosses to the other warp of the pair in register order; and while one warp of a scheduler
+// exponentiates, the other multiplies. dS^T is in shared memory for dQ alone, over the same bytes as P^T, twice
+// buffered: dQ of a step runs in the next one. A step has one barrier for the block and one for each pair.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention_params.h"
+#include "cuda/ptx/ld_st.cuh"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/threads.cuh"
+#include "cuda/tile/backward_products.cuh"
+#include "cuda/tile/backward_score.cuh"
+#include "cuda/tile/backward_scratch.h"
+#include "cuda/tile/backward_words.cuh"
+#include "cuda/tile/copy_tile.cuh"
+#include "cuda/tile/run_cursor.cuh"
+#include "cuda/tile/swizzle.cuh"
+
+namespace anymask {
+
+// A step of queries of one query head, ready for use. Offsets in elements.
+struct DkdvStep {
+  int64_t q, dout, stats, dq;  // dq: of the head's 16-row block at query0, in floats
+  int32_t query0, rows;        // rows <= 0: there is no such step
+  int32_t bit_tile;            // -1: FULL
+  int32_t head;
+  ScoreTerms terms;
+};
+
+template <class T_, int head_dim_, int m_tiles_, int queries_, int stages_>
+struct DkdvTile {
+  using T = T_;
+  static constexpr int head_dim = head_dim_, m_tiles = m_tiles_, queries = queries_, stages = stages_;
+  static constexpr int threads = 256, keys = 64 * m_tiles;
+  static constexpr int q_tiles = queries / 16;
+  // dQ: warps along queries and along head_dim, and each one's 16 x 8 tiles.
+  static constexpr int dq_warps_m = queries == 64 ? (head_dim % 64 == 0 ? 2 : 4) : queries / 16;
+  static constexpr int dq_warps_n = 8 / dq_warps_m;
+  static constexpr int dq_m = queries / 16 / dq_warps_m, dq_n = head_dim / 8 / dq_warps_n;
+  static_assert(dq_n % 2 == 0 && dq_m >= 1 && 128 % queries == 0);
+
+  struct alignas(128) Shared {
+    uint16_t k[keys * head_dim], v[keys * head_dim];  // dK and dV at the end
+    uint16_t q[stages][queries * head_dim], dout[stages][queries * head_dim];
+    uint32_t ds[2][keys * queries / 2];  // P^T in register order, then dS^T [keys][queries]
+    float lse[stages][queries], delta[stages][queries];
+    DkdvStep steps[4];
+    RunCursor cursor;
+    CudaItem item;
+    CudaSequence sequence;
+    int32_t head, head_end, index;  // query heads still to come; the item
+    int32_t key0, keys_left;        // the item's first key, and keys from there to the end
+  };
+};
+
+// Opens an item: its first two steps. By one thread.
+template <class Tile>
+__device__ __noinline__ void dkdv_write_step(typename Tile::Shared& s, int slot, const AttentionParams& p,
+                                             const BackwardScratch& w) {
+  const CudaSequence& sequence = s.sequence;
+  while (s.head < s.head_end && s.cursor.done()) {
+    if (++s.head < s.head_end) s.cursor.start(s.item, p.plan.runs, sequence.s_q);
+  }
+  DkdvStep& step = s.steps[slot];
+  if (s.head >= s.head_end) {
+    step.rows = 0;
+    return;
+  }
+  const int32_t query0 = s.cursor.key;
+  const int64_t row = sequence.q_begin + query0, stat_row = row + sequence.batch * p.tokens_q;
+  step.query0 = query0;
+  step.rows = sequence.s_q - query0;
+  step.bit_tile = s.cursor.full() ? -1 : s.cursor.bit_tile();
+  step.head = s.head;
+  step.q = sequence.batch * p.q.stride_b + row * p.q.stride_s + s.head * p.q.stride_h;
+  step.dout = sequence.batch * p.dout.stride_b + row * p.dout.stride_s + s.head * p.dout.stride_h;
+  step.stats = s.head * p.stat_stride + stat_row;
+  step.dq = s.head * w.dq_stride + ((stat_row - query0) / 16 + s.item.sequence + query0 / 16) * (16 * Tile::head_dim);
+  if (w.natural) step.terms.set(p, s.item.sequence, s.head, sequence.s_q, sequence.s_kv);
+  s.cursor.advance(Tile::queries, s.item, p.plan.runs, sequence.s_q);
+}
+
+template <class Tile>
+__device__ __forceinline__ void dkdv_open_item(typename Tile::Shared& s, const AttentionParams& p,
+                                               const BackwardScratch& w) {
+  s.item = p.plan.items[s.index];
+  s.sequence = p.sequences[s.item.sequence];
+  // Items count kv heads where the kernel writes dk and dv, query heads where sums are kept.
+  s.head = w.dk_sum == nullptr ? s.item.head * p.group : s.item.head;
+  s.head_end = w.dk_sum == nullptr ? s.head + p.group : s.head + 1;
+  s.key0 = s.item.m_block * Tile::keys;
+  s.keys_left = s.sequence.s_kv - s.key0;
+  s.cursor.start(s.item, p.plan.runs, s.sequence.s_q);
+  dkdv_write_step<Tile>(s, 0, p, w);
+  dkdv_write_step<Tile>(s, 1, p, w);
+}
+
+// Q and lse by warps 0..3, dO and delta by warps 4..7. Rows beyond the end have lse +inf: their P is 0.
+template <class Tile>
+__device__ __forceinline__ void dkdv_load_step(typename Tile::Shared& s, const DkdvStep& step, int stage, bool role_dk,
+                                               const AttentionParams& p, const BackwardScratch& w) {
+  const int thread = threadIdx.x % 128;
+  const auto* source =
+      role_dk ? static_cast<const uint16_t*>(p.dout.data) + step.dout : static_cast<const uint16_t*>(p.q.data) + step.q;
+  load_tile<Tile::queries, Tile::head_dim, 128>(ptx::shared_address(role_dk ? s.dout[stage] : s.q[stage]), source,
+                                                role_dk ? p.dout.stride_s : p.q.stride_s, step.rows,
+                                                role_dk ? p.d_v : p.d_qk, w.aligned != 0, thread);
+  if (thread < Tile::queries) {
+    float* const to = (role_dk ? s.delta[stage] : s.lse[stage]) + thread;
+    if (thread < step.rows) {
+      ptx::cp_async_4(ptx::shared_address(to), (role_dk ? p.delta : p.row_lse) + step.stats + thread, true);
+    } else {
+      *to = role_dk ? 0.f : INFINITY;
+    }
+  }
+}
+
+// dQ += dS K of one step, this warp's part.
+template <class Tile>
+__device__ __forceinline__ void dkdv_add_dq(const typename Tile::Shared& s, const DkdvStep& step, int buffer, int warp,
+                                            int lane, const BackwardScratch& w) {
+  const int m0 = warp / Tile::dq_warps_n * Tile::dq_m, n0 = warp % Tile::dq_warps_n * Tile::dq_n;
+  float dq[Tile::dq_m][Tile::dq_n][4] = {};
+  multiply_columns<typename Tile::T, Tile::keys, Tile::queries, Tile::head_dim>(
+      dq, ptx::shared_address(s.ds[buffer]), m0 * 16, ptx::shared_address(s.k), n0 * 8, lane);
+#pragma unroll
+  for (int m = 0; m < Tile::dq_m; ++m) {
+    if ((m0 + m) * 16 >= step.rows) continue;
+    float* const to = w.dq_sum + step.dq + ((m0 + m) * (Tile::head_dim / 8) + n0) * 128;
+#pragma unroll
+    for (int n = 0; n < Tile::dq_n; ++n) add_fragment(to + n * 128, dq[m][n], lane);
+  }
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::threads, 1)
+    sm80_attention_bwd_dkdv(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+  using T = typename Tile::T;
+  constexpr int m_tiles = Tile::m_tiles, q_tiles = Tile::q_tiles, head_dim = Tile::head_dim;
+  extern __shared__ __align__(128) char memory[];
+  auto& s = *reinterpret_cast<typename Tile::Shared*>(memory);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pair = warp % 4;
+  const bool role_dk = warp >= 4, one_pass = w.dq_sum != nullptr;
+  const int first_key = pair * 16 * m_tiles;  // the pair's, in the tile
+  const uint32_t row_offset = static_cast<uint32_t>(first_key * head_dim * 2);
+  // The pair's P^T and dS^T in the first buffer.
+  const uint32_t exchange = ptx::shared_address(s.ds[0]) + static_cast<uint32_t>(first_key * Tile::queries * 2);
+  constexpr uint32_t buffer_bytes = sizeof(s.ds[0]);
+
+  if (threadIdx.x == 0) s.index = atomicAdd(p.work_counter, 1);
+  __syncthreads();
+  while (s.index < *p.plan.num_items) {
+    if (threadIdx.x == 0) dkdv_open_item<Tile>(s, p, w);
+    __syncthreads();
+    {
+      const int kv_head = w.dk_sum == nullptr ? s.item.head : s.item.head / p.group;
+      const CudaTensor& t = role_dk ? p.v : p.k;
+      const auto* source = static_cast<const uint16_t*>(t.data) + s.sequence.batch * t.stride_b +
+                           (s.sequence.kv_begin + s.key0) * t.stride_s + kv_head * t.stride_h;
+      load_tile<Tile::keys, head_dim, 128>(ptx::shared_address(role_dk ? s.v : s.k), source, t.stride_s, s.keys_left,
+                                           role_dk ? p.d_v : p.d_qk, w.aligned != 0, threadIdx.x % 128);
+    }
+    if (Tile::stages == 2 && s.steps[0].rows > 0) dkdv_load_step<Tile>(s, s.steps[0], 0, role_dk, p, w);
+    ptx::cp_async_commit();
+
+    float acc[m_tiles][head_dim / 8][4] = {};  // dV, or dK / scale
+    int i = 0;
+    for (; s.steps[i & 3].rows > 0; ++i) {
+      const int stage = Tile::stages == 2 ? i & 1 : 0;
+      if constexpr (Tile::stages == 2) {
+        ptx::cp_async_wait<0>();
+        __syncthreads();
+        if (s.steps[(i + 1) & 3].rows > 0) dkdv_load_step<Tile>(s, s.steps[(i + 1) & 3], stage ^ 1, role_dk, p, w);
+        ptx::cp_async_commit();
+      } else {
+        __syncthreads();
+        dkdv_load_step<Tile>(s, s.steps[i & 3], 0, role_dk, p, w);
+        ptx::cp_async_commit();
+        ptx::cp_async_wait<0>();
+        __syncthreads();
+      }
+      if (threadIdx.x == 0) dkdv_write_step<Tile>(s, (i + 2) & 3, p, w);
+      if (role_dk && one_pass && i > 0) dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
+
+      const DkdvStep& step = s.steps[i & 3];
+      const uint32_t ds = exchange + (i & 1) * buffer_bytes;
+      float score[m_tiles][2 * q_tiles][4];  // S^T, or dP^T - delta
+      uint32_t packed[m_tiles][q_tiles][4];  // P^T, or dS^T
+      uint32_t words[m_tiles][2];
+      const bool masked = step.bit_tile >= 0 || s.keys_left < Tile::keys;
+      if (role_dk) {
+#pragma unroll
+        for (int n = 0; n < 2 * q_tiles; ++n) {
+          const float2 delta = *reinterpret_cast<const float2*>(&s.delta[stage][n * 8 + 2 * (lane % 4)]);
+#pragma unroll
+          for (int m = 0; m < m_tiles; ++m)
+            score[m][n][0] = score[m][n][2] = -delta.x, score[m][n][1] = score[m][n][3] = -delta.y;
+        }
+      } else {
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            const int key = first_key + m * 16 + h * 8 + lane / 4;
+            words[m][h] = key < s.keys_left ? 0xffffffffu : 0;
+            if (step.bit_tile >= 0)
+              words[m][h] &= __ldg(p.plan.bit_units + int64_t{step.bit_tile} * (Tile::keys * 4) + key * 4 + lane % 4) >>
+                             (step.query0 % 128 / 4);
+          }
+#pragma unroll
+          for (int n = 0; n < 2 * q_tiles; ++n) score[m][n][0] = score[m][n][1] = score[m][n][2] = score[m][n][3] = 0;
+        }
+      }
+
+      // S^T = K Q^T, dP^T = V dO^T
+      multiply_rows<T, head_dim>(score, ptx::shared_address(role_dk ? s.v : s.k) + row_offset,
+                                 ptx::shared_address(role_dk ? s.dout[stage] : s.q[stage]), lane);
+
+      if (role_dk) {
+        // dS^T = P^T (dP^T - delta)
+        ptx::barrier_sync(1 + pair, 64);
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+          for (int j = 0; j < q_tiles; ++j) {
+            uint32_t probability[4];
+            ptx::ld_shared_16(probability, ds + ((m * q_tiles + j) * 32 + lane) * 16);
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+              const float2 weight = unpack<T>(probability[x]);
+              const float(&d)[4] = score[m][2 * j + x / 2];
+              packed[m][j][x] = ptx::pack<T>(weight.x * probability_unit<T> * d[x % 2 * 2],
+                                             weight.y * probability_unit<T> * d[x % 2 * 2 + 1]);
+            }
+          }
+        }
+        if (one_pass) {
+          __syncwarp();  // P^T is read, its bytes are free
+#pragma unroll
+          for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+            for (int j = 0; j < q_tiles; ++j) {
+#pragma unroll
+              for (int x = 0; x < 4; ++x)
+                ptx::st_shared_4(
+                    ds + Swizzle<Tile::queries>::offset(m * 16 + x % 2 * 8 + lane / 4, 2 * j + x / 2) + lane % 4 * 4,
+                    packed[m][j][x]);
+            }
+          }
+        }
+      } else {
+        // P^T = exp2(c S^T - lse), 0 where the bit is 0
+        const float* const lse = &s.lse[stage][2 * (lane % 4)];
+        if (w.natural) {
+#pragma unroll
+          for (int j = 0; j < q_tiles; ++j) {
+#pragma unroll
+            for (int m = 0; m < m_tiles; ++m) {
+              uint32_t crossing[4];
+#pragma unroll
+              for (int x = 0; x < 4; ++x) {
+                float probability[2], slope[2];
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                  const int column = 8 * (2 * j + x / 2) + e;  // of the lane's own
+                  probability[e] = 0, slope[e] = 0;
+                  if (words[m][x % 2] & (1u << (2 * (2 * j + x / 2) + e))) {
+                    const int query = column + 2 * (lane % 4), key = first_key + m * 16 + x % 2 * 8 + lane / 4;
+                    if (query < step.rows)
+                      probability[e] =
+                          natural_probability(step.terms.score(p, score[m][2 * j + x / 2][x % 2 * 2 + e],
+                                                               step.query0 + query, s.key0 + key, slope[e]),
+                                              lse[column], probability_shift<T>);
+                  }
+                }
+                packed[m][j][x] = ptx::pack<T>(probability[0], probability[1]);
+                crossing[x] = ptx::pack<T>(probability[0] * slope[0], probability[1] * slope[1]);
+              }
+              ptx::st_shared_16(ds + ((m * q_tiles + j) * 32 + lane) * 16, crossing);
+            }
+          }
+        } else {
+          const float c = p.softmax_scale * backward_log2_e;
+          const auto exponentiate = [&](auto with_mask) {
+#pragma unroll
+            for (int j = 0; j < q_tiles; ++j) {
+              float2 base[2];
+#pragma unroll
+              for (int x = 0; x < 2; ++x) {
+                base[x] = *reinterpret_cast<const float2*>(lse + 8 * (2 * j + x));
+                base[x].x = probability_shift<T> - base[x].x, base[x].y = probability_shift<T> - base[x].y;
+              }
+#pragma unroll
+              for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {
+                  const float(&d)[4] = score[m][2 * j + x / 2];
+                  float low = ptx::exp2_approx(fmaf(d[x % 2 * 2], c, base[x / 2].x));
+                  float high = ptx::exp2_approx(fmaf(d[x % 2 * 2 + 1], c, base[x / 2].y));
+                  if constexpr (decltype(with_mask)::value) {
+                    low = words[m][x % 2] & (1u << (2 * (2 * j + x / 2))) ? low : 0;
+                    high = words[m][x % 2] & (2u << (2 * (2 * j + x / 2))) ? high : 0;
+                  }
+                  packed[m][j][x] = ptx::pack<T>(low, high);
+                }
+                ptx::st_shared_16(ds + ((m * q_tiles + j) * 32 + lane) * 16, packed[m][j]);
+              }
+            }
+          };
+          if (masked) {
+            exponentiate(std::true_type{});
+          } else {
+            exponentiate(std::false_type{});
+          }
+        }
+        ptx::barrier_arrive(1 + pair, 64);
+      }
+
+      // dV += P^T dO, dK += dS^T Q
+      accumulate_rows<T, head_dim>(acc, packed, ptx::shared_address(role_dk ? s.q[stage] : s.dout[stage]), lane);
+      if (!role_dk && one_pass && i > 0) dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
+    }
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    if (one_pass && i > 0) {
+      dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
+      __syncthreads();
+    }
+
+    // dV over V, dK over K, each warp its own rows; or fp32 sums.
+    const float unit = role_dk ? p.softmax_scale : probability_unit<T>;
+    const int rows = s.keys_left - first_key;
+    const int64_t token = s.sequence.kv_begin + s.key0 + first_key;
+    if (w.dk_sum != nullptr) {
+      float* const to = (role_dk ? w.dk_sum : w.dv_sum) + s.item.head * w.kv_stride +
+                        (s.sequence.batch * p.tokens_kv + token) * head_dim;
+#pragma unroll
+      for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int row = m * 16 + h * 8 + lane / 4;
+          if (row >= rows) continue;
+#pragma unroll
+          for (int n = 0; n < head_dim / 8; ++n)
+            *reinterpret_cast<float2*>(to + row * head_dim + n * 8 + 2 * (lane % 4)) = {acc[m][n][2 * h] * unit,
+                                                                                        acc[m][n][2 * h + 1] * unit};
+        }
+      }
+    } else {
+      const uint32_t tile = ptx::shared_address(role_dk ? s.k : s.v) + row_offset;
+#pragma unroll
+      for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+#pragma unroll
+          for (int n = 0; n < head_dim / 8; ++n)
+            ptx::st_shared_4(tile + Swizzle<head_dim>::offset(m * 16 + h * 8 + lane / 4, n) + lane % 4 * 4,
+                             ptx::pack<T>(acc[m][n][2 * h] * unit, acc[m][n][2 * h + 1] * unit));
+        }
+      }
+      __syncwarp();
+      const CudaTensor& t = role_dk ? p.dk : p.dv;
+      store_tile<16 * m_tiles, head_dim>(static_cast<uint16_t*>(t.data) + s.sequence.batch * t.stride_b +
+                                             token * t.stride_s + s.item.head * t.stride_h,
+                                         t.stride_s, rows, role_dk ? p.d_qk : p.d_v, w.aligned != 0, tile, lane);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) s.index = atomicAdd(p.work_counter, 1);
+    __syncthreads();
+  }
+}
+
+}  // namespace anymask

@@ -1,0 +1,8 @@
+#include "cuda/launch/sm80_attention_bwd_instance.cuh"
+
+namespace anymask {
+
+template void launch_sm80_bwd_dkdv<__nv_bfloat16, 64>(const Sm80BwdPass& pass);
+template void launch_sm80_bwd_dq<__nv_bfloat16, 64>(const Sm80BwdPass& pass);
+
+}  // namespace anymask

@@ -1,0 +1,8 @@
+#include "cuda/launch/sm80_attention_bwd_instance.cuh"
+
+namespace anymask {
+
+template void launch_sm80_bwd_dkdv<__half, 64>(const Sm80BwdPass& pass);
+template void launch_sm80_bwd_dq<__half, 64>(const Sm80BwdPass& pass);
+
+}  // namespace anymask
