@@ -54,7 +54,7 @@ class Case:
     dtype: torch.dtype = torch.bfloat16
 
 
-def causal(shift: int) -> Keep:
+def causal_from(shift: int) -> Keep:
     """Bottom-right."""
     return lambda q, kv: kv <= q + shift
 
@@ -66,20 +66,25 @@ def cases() -> list[Case]:
         for d in (64, 128):
             b = 16384 // s
             found.append(Case("dense", f"full-s{s}-b{b}-h32-d{d}", "full", None, s, s, d, b=b))
-            found.append(Case("dense", f"causal-s{s}-b{b}-h32-d{d}", "causal", causal(0), s, s, d, b=b, causal=True))
+            name = f"causal-s{s}-b{b}-h32-d{d}"
+            found.append(Case("dense", name, "causal", causal_from(0), s, s, d, b=b, causal=True))
     for d, d_v in ((96, 96), (192, 128), (256, 256)):
         for name in ("full", "causal"):
-            found.append(Case("dims", f"{name}-s16384-h16-d{d}x{d_v}", name, causal(0) if name == "causal" else None,
-                              16384, 16384, d, d_v, h_q=16, h_kv=16, causal=name == "causal"))
+            keep = causal_from(0) if name == "causal" else None
+            found.append(Case("dims", f"{name}-s16384-h16-d{d}x{d_v}", name, keep, 16384, 16384, d, d_v, h_q=16, h_kv=16,
+                              causal=name == "causal"))
     s = 16384
     generator = torch.Generator().manual_seed(7)
 
-    def add(name: str, mask: str, keep: Keep | None, **more: Any) -> None:
-        found.append(Case("masks", name, mask, keep, more.pop("s_q", s), more.pop("s_kv", s), **more))
+    def add(name: str, mask: str, keep: Keep | None, shape: tuple[int, int] = (s, s), h_kv: int = 32, b: int = 1,
+            arrays: dict[str, torch.Tensor] | None = None, causal: bool = False) -> None:
+        found.append(Case("masks", name, mask, keep, *shape, b=b, h_kv=h_kv, arrays=arrays or {}, causal=causal))
 
-    add("causal-s16384-h32-d128", "causal", causal(0), causal=True)
+    below_diagonal = causal_from(0)
+    add("causal-s16384-h32-d128", "causal", below_diagonal, causal=True)
     add("window1024-s16384-h32-d128", "causal & window(1023, 0)", lambda q, kv: (kv <= q) & (kv > q - 1024))
-    cuts = torch.tensor([0, 500, 1700, 3100, 3900, 6100, 7000, 9300, 10000, 12100, 13000, 14900, 16384], dtype=torch.int32)
+    ends = [0, 500, 1700, 3100, 3900, 6100, 7000, 9300, 10000, 12100, 13000, 14900, s]
+    cuts = torch.tensor(ends, dtype=torch.int32)
     document = torch.bucketize(torch.arange(s), cuts[1:].long(), right=True).cuda()
     add("documents12-s16384-h32-d128", "causal & documents(@cu)",
         lambda q, kv: (kv <= q) & (document[q] == document[kv]), arrays={"cu": cuts})
@@ -95,30 +100,30 @@ def cases() -> list[Case]:
         return lambda q, kv: (kv <= q + shift) & ((kv < n) | ((q + shift - n) // 100 == (kv - n) // 100))
 
     shared_text = f"shared_prefix({n}, @lengths)"
-    add("shared-prefix24k-50x100-h32x8-d128", shared_text, shared(0), s_q=total, s_kv=total, h_kv=8,
+    add("shared-prefix24k-50x100-h32x8-d128", shared_text, shared(0), (total, total), h_kv=8,
         arrays={"lengths": tail})
-    add("shared-prefix24k-50x100-tail-h32x8-d128", shared_text, shared(n), s_q=5000, s_kv=total, h_kv=8,
+    add("shared-prefix24k-50x100-tail-h32x8-d128", shared_text, shared(n), (5000, total), h_kv=8,
         arrays={"lengths": tail})
     eighth = 8192
     bits = torch.rand(eighth, eighth, generator=generator) < 0.1
     bits_gpu = bits.cuda()
-    add("full-s8192-h32x8-d128", "full", None, s_q=eighth, s_kv=eighth, h_kv=8)
-    add("bits10-s8192-h32x8-d128", "dense(@bits)", lambda q, kv: bits_gpu[q, kv], s_q=eighth, s_kv=eighth, h_kv=8,
+    add("full-s8192-h32x8-d128", "full", None, (eighth, eighth), h_kv=8)
+    add("bits10-s8192-h32x8-d128", "dense(@bits)", lambda q, kv: bits_gpu[q, kv], (eighth, eighth), h_kv=8,
         arrays={"bits": bits})
     below = torch.ones(eighth, eighth, dtype=torch.bool).tril()
-    add("causal-s8192-h32x8-d128", "causal", causal(0), s_q=eighth, s_kv=eighth, h_kv=8, causal=True)
-    add("causal-as-bits-s8192-h32x8-d128", "dense(@bits)", causal(0), s_q=eighth, s_kv=eighth, h_kv=8,
+    add("causal-s8192-h32x8-d128", "causal", below_diagonal, (eighth, eighth), h_kv=8, causal=True)
+    add("causal-as-bits-s8192-h32x8-d128", "dense(@bits)", below_diagonal, (eighth, eighth), h_kv=8,
         arrays={"bits": below})
-    parents = torch.tensor([-1] + [int(torch.randint(max(0, i - 8), i, (1,), generator=generator)) for i in range(1, 64)],
-                           dtype=torch.int32)
+    nodes = [-1] + [int(torch.randint(max(0, i - 8), i, (1,), generator=generator)) for i in range(1, 64)]
+    parents = torch.tensor(nodes, dtype=torch.int32)
     ancestor = torch.eye(64, dtype=torch.bool)
     for i in range(1, 64):
         ancestor[i] |= ancestor[int(parents[i])]
     ancestor = ancestor.cuda()
     add("tree64-over-8192-b16-h32x8-d128", "tree(@parents)",
-        lambda q, kv: (kv < 8192) | ancestor[q, (kv - 8192).clamp(min=0)], s_q=64, s_kv=8192 + 64, b=16, h_kv=8,
+        lambda q, kv: (kv < 8192) | ancestor[q, (kv - 8192).clamp(min=0)], (64, 8192 + 64), b=16, h_kv=8,
         arrays={"parents": parents})
-    add("causal-s65536-h32x8-d128", "causal", causal(0), s_q=65536, s_kv=65536, h_kv=8, causal=True)
+    add("causal-s65536-h32x8-d128", "causal", below_diagonal, (65536, 65536), h_kv=8, causal=True)
     for b in (2, 512):
         for length in (50, 150, 300):
             found.append(Case("small", f"full-b{b}-s{length}-h16-d16", "full", None, length, length, 16, b=b, h_q=16,
@@ -175,7 +180,7 @@ def contender(name: str, forward: Callable[[], torch.Tensor], inputs: list[torch
         return Contender(name, forward, None)
     graph: list[torch.Tensor] = []
 
-    def backward() -> Any:
+    def backward() -> tuple[torch.Tensor, ...]:
         if not graph:
             graph.append(forward())
         return torch.autograd.grad(graph[0], inputs, dout, retain_graph=True)
@@ -281,10 +286,11 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
             low, _, high = statistics.quantiles(ms, n=4)
             tflops = flops / median / 1e9
             kernel = ours.kernel(direction == "bwd") if one.name == "anymask" else one.name
-            print(json.dumps({"suite": "gpu-" + case.suite, "case": case.name, "who": one.name, "backend": "cuda",
-                              "kernel": kernel, "direction": direction, "dtype": str(case.dtype).split(".")[1],
-                              "ms": round(median, 6), "spread": round((high - low) / median, 4),
-                              "tflops": round(tflops, 3), "share": round(tflops / about["peak"], 4), **about}), flush=True)
+            line = {"suite": "gpu-" + case.suite, "case": case.name, "who": one.name, "backend": "cuda",
+                    "kernel": kernel, "direction": direction, "dtype": str(case.dtype).split(".")[1],
+                    "ms": round(median, 6), "spread": round((high - low) / median, 4),
+                    "tflops": round(tflops, 3), "share": round(tflops / about["peak"], 4), **about}
+            print(json.dumps(line), flush=True)
             print(f"{case.name:42} {direction} {one.name:10} {median:9.4f} ms {tflops:7.1f} TFLOP/s", file=sys.stderr)
     return True
 
@@ -302,8 +308,8 @@ def main() -> int:
     parser.add_argument("--commit", help="what to record; asked of git by default")
     arguments = parser.parse_args()
     lib = library.Library(arguments.library)
-    commit = arguments.commit or subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
-                                                check=False).stdout.strip() or "unknown"
+    asked = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    commit = arguments.commit or asked.stdout.strip() or "unknown"
     about = {"peak": round(matmul_rate(), 1), "device": torch.cuda.get_device_name(),
              "versions": f"anymask {lib.version}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
              "commit": commit, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}

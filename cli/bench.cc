@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cases/gpu_cases.h"
 #include "cli/check.h"
 #include "cli/commands.h"
 #include "cli/io/file.h"
@@ -47,7 +48,7 @@ struct Row {
   double share() const { return tflops / peak; }
 };
 
-const std::vector<std::string> suites = {"forward", "backward", "bf16", "masks", "plan", "host", "scaling"};
+const std::vector<std::string> suites = {"forward", "backward", "bf16", "masks", "plan", "host", "scaling", "small"};
 
 std::string processor() {
   std::ifstream info("/proc/cpuinfo");
@@ -81,24 +82,35 @@ std::string today() {
   return text;
 }
 
+// What the card is, and what it does at its best.
+std::string cuda_device() {
+  double flops = 0, copy_bytes = 0;
+  check(anymask_cuda_peak(0, &flops, &copy_bytes));
+  char* raw = nullptr;
+  check(anymask_backends(&raw));
+  const auto said = nlohmann::json::parse(take(raw));
+  return fmt::format("{}, products at {:.0f} TFLOP/s, copies at {:.2f} TB/s",
+                     said["cuda"].value("device 0", "a CUDA device"), flops / 1e12, copy_bytes / 1e12);
+}
+
 class Bench {
  public:
-  explicit Bench(const BenchOptions& o) : o_(o) {
+  explicit Bench(const BenchOptions& o) : o_(o), cuda_(o.device == "cuda") {
     threads_ =
         o.threads > 0 ? o.threads : std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()));
-    device_ = processor() + ", " + best_target();
+    device_ = cuda_ ? cuda_device() : processor() + ", " + best_target();
     versions_ = fmt::format("anymask {}, {}", anymask_version(), compiler());
   }
 
   int run() {
     std::vector<const cases::BenchCase*> chosen;
-    for (const cases::BenchCase& c : cases::bench_cases()) {
+    for (const cases::BenchCase& c : cuda_ ? cases::gpu_bench_cases() : cases::bench_cases()) {
       if ((o_.suite.empty() || c.suite == o_.suite) && c.shape.name.find(o_.filter) != std::string::npos)
         chosen.push_back(&c);
     }
     if (chosen.empty()) {
       throw UsageError("no case " + (o_.suite.empty() ? "" : "of suite " + o_.suite) + " has \"" + o_.filter +
-                       "\" in its name: `anymask bench cpu --quick` shows all names");
+                       "\" in its name: `anymask bench " + o_.device + " --quick` shows all names");
     }
     require_picture(chosen);
     {
@@ -126,6 +138,11 @@ class Bench {
   }
 
   void one_case(const cases::BenchCase& c) {
+    if (cuda_) {
+      attention_case(c, ElementType::bf16, false, 0, "");
+      if (c.suite != "forward") attention_case(c, ElementType::bf16, true, 0, "");
+      return;
+    }
     if (c.suite == "plan") return plan_case(c);
     if (c.suite == "host") return host_case(c);
     if (c.suite == "scaling") {
@@ -164,8 +181,12 @@ class Bench {
   }
 
   // TFLOP/s of `threads` threads now; bf16 dot products where the processor has them, since the bf16 kernel uses them.
-  static double peak_now(ElementType type, int64_t threads) {
+  double peak_now(ElementType type, int64_t threads) const {
     double peak = 0;
+    if (cuda_) {
+      check(anymask_cuda_peak(0, &peak, nullptr));
+      return peak / 1e12;
+    }
     if (type == ElementType::bf16) check(anymask_cpu_peak("bfloat16", static_cast<int32_t>(threads), &peak));
     if (peak == 0) check(anymask_cpu_peak("float32", static_cast<int32_t>(threads), &peak));
     return peak / 1e12;
@@ -186,16 +207,21 @@ class Bench {
   void attention_case(const cases::BenchCase& c, ElementType type, bool with_backward, int64_t threads,
                       const std::string& suffix) {
     Call call = make_call(c.shape, type, with_backward, 1);
-    call.backend = "cpu";
+    call.backend = o_.device;
     call.threads = threads;
     const std::string name = c.shape.name + suffix;
     const PairCount pairs = count_pairs(call);
     Results results = allocate_results(call, with_backward);
-    forward(call, results);
-    if (with_backward) backward(call, results);
+    Runner runner(call, results);
+    runner.forward();
+    if (with_backward) runner.backward();
+    runner.finish();
     if (!checked(name, call, results)) return;
     const double before = peak_now(type, threads);
-    const std::vector<double> ms = samples([&] { with_backward ? backward(call, results) : forward(call, results); });
+    const std::vector<double> ms = samples([&] {
+      with_backward ? runner.backward() : runner.forward();
+      runner.wait();
+    });
     Row row = row_of(c, name, with_backward ? "bwd" : "fwd", type, ms);
     row.peak = std::max(before, peak_now(type, threads));
     row.tflops = (with_backward ? backward_flops(call, pairs.kept) : forward_flops(call, pairs.kept)) / row.ms / 1e9;
@@ -254,7 +280,7 @@ class Bench {
       const ordered_json json = {{"suite", row.suite},
                                  {"case", row.name},
                                  {"who", "anymask"},
-                                 {"backend", "cpu"},
+                                 {"backend", o_.device},
                                  {"direction", row.direction},
                                  {"dtype", row.dtype},
                                  {"ms", row.ms},
@@ -269,7 +295,8 @@ class Bench {
       fmt::print("{}\n", json.dump());
     } else {
       if (rows_.size() == 1) {
-        fmt::print("{}; {} threads; {}; commit {}; {}\n", device_, threads_, versions_, ANYMASK_COMMIT, today());
+        const std::string of = cuda_ ? device_ : fmt::format("{}; {} threads", device_, threads_);
+        fmt::print("{}; {}; commit {}; {}\n", of, versions_, ANYMASK_COMMIT, today());
         fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}\n", "suite", "case", "dir", "dtype", "median",
                    "spread", "GFLOP/s", "of peak");
       }
@@ -300,6 +327,7 @@ class Bench {
   }
 
   const BenchOptions& o_;
+  const bool cuda_;
   int64_t threads_ = 1;
   std::string device_, versions_;
   std::vector<Row> rows_;
@@ -319,8 +347,9 @@ void add_bench(Args& app) {
   Args command =
       app.command("bench", "time named suites against the peak of this machine",
                   "anymask bench cpu --quick\nanymask bench cpu --suite masks --threads 1\n"
-                  "anymask bench cpu --suite forward --filter causal --json\nanymask bench cpu --picture bench.svg");
-  command.positional("DEVICE", o->device, "what is timed", {"cpu"});
+                  "anymask bench cpu --suite forward --filter causal --json\nanymask bench cpu --picture bench.svg\n"
+                  "anymask bench cuda --suite masks");
+  command.positional("DEVICE", o->device, "what is timed", {"cpu", "cuda"});
   command.choice("--suite", o->suite, suites, "only this suite");
   command.option("--filter", o->filter, "TEXT", "only cases with this in their name");
   command.option("--threads", o->threads, "N", "threads; 0: one per core. The peak is measured with as many");

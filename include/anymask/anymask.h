@@ -243,6 +243,9 @@ ANYMASK_API anymask_status anymask_cuda_malloc(int32_t device, size_t bytes, voi
 ANYMASK_API void anymask_cuda_free(void* memory);
 ANYMASK_API anymask_status anymask_cuda_copy(void* to, const void* from, size_t bytes);
 ANYMASK_API anymask_status anymask_cuda_synchronize(int32_t device);
+/* Measured now: bf16 products by the card's best matrix instruction, in FLOP/s, and a copy inside its memory, in bytes
+ * read and written a second. Either may be NULL. */
+ANYMASK_API anymask_status anymask_cuda_peak(int32_t device, double* flops, double* copy_bytes);
 
 /* Multiply-add rate measured now, in FLOP/s: `dtype` "float32" (FMA) or "bfloat16" (bf16 dot product where the
  * processor has it, else 0). */

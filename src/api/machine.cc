@@ -30,7 +30,8 @@ anymask_status anymask_backends(char** json) {
       const Support support = backend->available();
       j.key(backend->name()).open('{').field("available", support.yes);
       if (!support.yes) j.field("reason", support.reason);
-      if (support.yes && backend == &cpu_backend()) j.field("target", cpu_target());
+      if (support.yes)
+        for (const Fact& fact : backend->machine()) j.field(fact.name, fact.value);
       j.close('}');
     }
     j.close('}');
@@ -77,6 +78,14 @@ anymask_status anymask_cuda_copy(void* to, const void* from, size_t bytes) {
 
 anymask_status anymask_cuda_synchronize(int32_t device) {
   return guarded([&] { device_wait(device); });
+}
+
+anymask_status anymask_cuda_peak(int32_t device, double* flops, double* copy_bytes) {
+  return guarded([&] {
+    const DevicePeak peak = device_peak(device);
+    if (flops != nullptr) *flops = peak.flops;
+    if (copy_bytes != nullptr) *copy_bytes = peak.copy_bytes;
+  });
 }
 
 anymask_status anymask_cpu_targets(char** out) {

@@ -35,6 +35,8 @@ class Backend {
   virtual Device device() const = 0;
   // Whether it can run here at all.
   virtual Support available() const { return {}; }
+  // Where it runs, where it can: "target", or "device 0" and so on.
+  virtual std::vector<Fact> machine() const { return {}; }
   virtual Support supports(const AttentionProblem& problem, Direction direction) const = 0;
   // Device memory the caller must provide, in bytes (0 on a CPU).
   virtual size_t workspace_bytes(const AttentionProblem& problem, const Mask& mask, Direction direction) const = 0;

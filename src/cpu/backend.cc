@@ -18,6 +18,7 @@ class CpuBackend final : public Backend {
  public:
   const char* name() const override { return "cpu"; }
   Device device() const override { return {DeviceKind::cpu, 0}; }
+  std::vector<Fact> machine() const override { return {{"target", cpu_target()}}; }
 
   Support supports(const AttentionProblem& problem, Direction) const override {
     const auto refuse = [](const char* what, DType type) {

@@ -33,6 +33,7 @@ void* device_allocate(int32_t, size_t) { fail_unsupported("cuda: ", kReason); }
 void device_free(void*) noexcept {}
 void device_copy(void*, const void*, size_t) { fail_unsupported("cuda: ", kReason); }
 void device_wait(int32_t) { fail_unsupported("cuda: ", kReason); }
+DevicePeak device_peak(int32_t) { fail_unsupported("cuda: ", kReason); }
 
 const Backend& cuda_backend() {
   static const NoCuda backend;

@@ -42,11 +42,16 @@ TEST(Machine, DeviceMemory) {
     EXPECT_EQ(memory, nullptr);
     EXPECT_EQ(anymask_cuda_copy(&back, &there, sizeof back), ANYMASK_UNSUPPORTED);
     EXPECT_EQ(anymask_cuda_synchronize(0), ANYMASK_UNSUPPORTED);
+    EXPECT_EQ(anymask_cuda_peak(0, nullptr, nullptr), ANYMASK_UNSUPPORTED);
   } else {
     EXPECT_EQ(anymask_cuda_copy(memory, &there, sizeof there), ANYMASK_OK);
     EXPECT_EQ(anymask_cuda_copy(&back, memory, sizeof back), ANYMASK_OK);
     EXPECT_EQ(anymask_cuda_synchronize(0), ANYMASK_OK);
     EXPECT_EQ(back, there);
+    double flops = 0, copy_bytes = 0;
+    EXPECT_EQ(anymask_cuda_peak(0, &flops, &copy_bytes), ANYMASK_OK);
+    EXPECT_GT(flops, 1e12);
+    EXPECT_GT(copy_bytes, 1e10);
     EXPECT_EQ(anymask_cuda_malloc(9999, 1, &memory), ANYMASK_INVALID_ARGUMENT);
   }
   anymask_cuda_free(memory);

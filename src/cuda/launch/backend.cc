@@ -19,6 +19,11 @@ class CudaBackend final : public Backend {
   const char* name() const override { return "cuda"; }
   Device device() const override { return {DeviceKind::cuda, 0}; }
   Support available() const override { return cuda_available(); }
+  std::vector<Fact> machine() const override {
+    std::vector<Fact> facts;
+    for (int32_t i = 0; i < cuda_device_count(); ++i) facts.push_back({cat("device ", i), cuda_device(i).name});
+    return facts;
+  }
 
   Support supports(const AttentionProblem& problem, Direction) const override {
     if (const Support here = available(); !here.yes) return here;

@@ -57,6 +57,8 @@ const Devices& devices() {
 
 Support cuda_available() { return devices().support; }
 
+int32_t cuda_device_count() { return static_cast<int32_t>(devices().list.size()); }
+
 const CudaDevice& cuda_device(int32_t index) {
   const Devices& all = devices();
   if (!all.support.yes) fail_unsupported("cuda: ", all.support.reason);

@@ -13,6 +13,7 @@ namespace anymask {
 // Whether a CUDA device can be used, and if not, why and what to do. Asked once; costs nothing after that.
 Support cuda_available();
 
+int32_t cuda_device_count();
 // Throws where there is no such device. The reference stays valid.
 const CudaDevice& cuda_device(int32_t index);
 
