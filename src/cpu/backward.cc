@@ -12,6 +12,7 @@
 #include "cpu/backward_bias.h"
 #include "cpu/backward_schedule.h"
 #include "cpu/backward_tile.h"
+#include "cpu/score_units.h"
 #include "cpu/scratch.h"
 #include "cpu/storage.h"
 #include "cpu/targets.h"
@@ -72,7 +73,7 @@ void lay_out(Tile& t, Workspace& w, int64_t d_qk, int64_t d_v, int64_t sums, boo
   t.ld_v = leading_dimension(d_v);
   constexpr int64_t panel_floats = tile_queries * max_panel;
   const int64_t floats = max_chunk * (2 * t.ld_qk + t.ld_v + d_qk + d_v + sums) +
-                         tile_queries * (t.ld_qk + t.ld_v + ld_p + 3) + 3 * panel_floats;
+                         tile_queries * (2 * t.ld_qk + t.ld_v + ld_p + 3) + 3 * panel_floats;
   float* next = w.floats.get<float>(floats);
   const auto take = [&](int64_t n) {
     float* p = next;
@@ -85,6 +86,7 @@ void lay_out(Tile& t, Workspace& w, int64_t d_qk, int64_t d_v, int64_t sums, boo
   t.k_transposed = take(max_chunk * d_qk);
   t.v_transposed = take(max_chunk * d_v);
   t.q = take(tile_queries * t.ld_qk);
+  t.score_q = take(tile_queries * t.ld_qk);
   t.dout = take(tile_queries * t.ld_v);
   t.p = take(tile_queries * ld_p);
   t.lse = take(tile_queries);
@@ -257,7 +259,10 @@ class Backward {
     Tile tile;
     lay_out(tile, w, problem_.d_qk, problem_.d_v, bias_.sums(), problem_.dsinks.defined());
     tile.scale = static_cast<float>(problem_.softmax_scale);
-    tile.softcap = static_cast<float>(problem_.softcap);
+    const ScoreUnits units(problem_);
+    tile.score_factor = units.factor;
+    tile.natural = units.natural;
+    tile.cap = units.cap;
     const auto group = static_cast<size_t>(problem_.group());
     if (w.rows.size() < group) w.rows.resize(group);
     for (Task task; schedule_.claim(task);) run_task(task, tile, w);
@@ -401,7 +406,7 @@ class Backward {
       tile.bias.stride_kv = bias.stride_kv;
     }
     if (problem_.alibi.defined()) {
-      tile.alibi_slope = per_head(problem_.alibi, s, h);
+      tile.alibi_slope = static_cast<float>(per_head(problem_.alibi, s, h) * ScoreUnits(problem_).log_unit);
       tile.alibi_distance = row + seq.s_kv - seq.s_q - key_begin;
     }
   }

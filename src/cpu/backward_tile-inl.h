@@ -53,7 +53,7 @@ inline constexpr PStride p_stride{};
 inline constexpr Constant<1> one{};
 
 inline constexpr int64_t kTileRows = backward::tile_queries;
-inline constexpr float kLog2E = 1.44269504f;
+inline constexpr float kLog2E = 1.44269502f, kLog2ERest = 1.92596303e-8f;  // their sum is log2(e) to 48 bits
 // Rows left over after register tiles of kRows: 64 = 5 * 12 + 4 = 10 * 6 + 4.
 inline constexpr int kSmall = kPanel < 4 ? kPanel : 4;
 static_assert(kTileRows % kRows % kSmall == 0 && kTileRows % kSmall == 0);
@@ -182,33 +182,44 @@ HWY_NOINLINE void LoadBias(const Tile& t, int64_t row_begin, int64_t row_end, in
   }
 }
 
-// P = exp2((scale * S - lse) * log2(e)), with softcap, bias and ALiBi where kOptions; 0 where masked. The difference is
-// taken before the factor: what is left of it is small, and a rounding of lse * log2(e) would weigh as much as that of
-// lse itself.
+// q times the score factor, for the rows that register tiles read.
+HWY_NOINLINE void ScaleQueries(const Tile& t) {
+  const DF d;
+  const auto factor = hn::Set(d, t.score_factor);
+  const int64_t padded = HWY_MIN(kTileRows, (t.rows + kRows - 1) / kRows * kRows);
+  for (int64_t r = 0; r < padded; ++r) {
+    for (int64_t j = 0; j < t.d_qk; j += kLanes) {
+      const int64_t at = r * t.ld_qk + j;
+      hn::Store(hn::Mul(factor, hn::Load(d, t.q + at)), d, t.score_q + at);
+    }
+  }
+}
+
+// P = exp(S - lse), with softcap, bias and ALiBi where kOptions; 0 where masked. S is in the units of
+// cpu/score_units.h, rounded step by step as the forward rounds it. In powers of two lse * log2(e) is subtracted in two
+// parts: rounded once it would weigh as much as the rounding of lse itself.
 template <bool kMasked, bool kOptions>
 HWY_NOINLINE void Probabilities(const Tile& t, int64_t row_begin, int64_t row_end, int64_t key) {
   const DF d;
   const auto log2e = hn::Set(d, kLog2E);
-  const auto scale = hn::Set(d, t.scale);
-  const auto inverse_cap = hn::Set(d, t.softcap != 0.f ? t.scale / t.softcap : 0.f);
-  const auto cap = hn::Set(d, t.softcap);
+  const auto cap = hn::Set(d, t.cap);
   const auto slope = hn::Set(d, t.alibi_slope);
   const int64_t addend_stride = t.bias.stride_q == 0 ? 0 : backward::max_panel;
+  const bool natural = kOptions && t.natural;
   for (int64_t r = row_begin; r < row_end; ++r) {
     float* HWY_RESTRICT p = t.p + r * backward::ld_p + key;
     const auto lse = hn::Set(d, t.lse[r]);
+    const auto lse_rest = hn::Set(d, t.lse[r] * kLog2ERest);
     uint64_t bits = 0;
     if constexpr (kMasked) bits = PanelBits(t, r, key);
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       auto s = hn::Load(d, p + v * kLanes);
       if constexpr (kOptions) {
-        if (t.softcap != 0.f) {
-          const auto tanh = Tanh(d, hn::Mul(s, inverse_cap));
+        if (t.cap != 0.f) {
+          const auto tanh = Tanh(d, s);
           hn::Store(hn::NegMulAdd(tanh, tanh, hn::Set(d, 1.f)), d, t.cap_slope + r * backward::max_panel + v * kLanes);
           s = hn::Mul(tanh, cap);
-        } else {
-          s = hn::Mul(s, scale);
         }
         if (t.bias.data != nullptr) s = hn::Add(s, hn::Load(d, t.addend + r * addend_stride + v * kLanes));
         if (t.alibi_slope != 0.f) {
@@ -216,11 +227,9 @@ HWY_NOINLINE void Probabilities(const Tile& t, int64_t row_begin, int64_t row_en
               hn::Sub(hn::Set(d, static_cast<float>(t.alibi_distance + r - key - v * kLanes)), hn::Iota(d, 0.f));
           s = hn::NegMulAdd(slope, hn::Abs(distance), s);
         }
-        s = hn::Sub(s, lse);
-      } else {
-        s = hn::MulSub(s, scale, lse);
       }
-      auto result = Exp2(d, hn::Mul(s, log2e));
+      const auto power = natural ? hn::Mul(hn::Sub(s, lse), log2e) : hn::Sub(hn::NegMulAdd(lse, log2e, s), lse_rest);
+      auto result = Exp2(d, power);
       if constexpr (kMasked) result = hn::IfThenElseZero(VectorMask(d, bits, v), result);
       hn::Store(result, d, p + v * kLanes);
     }
@@ -252,7 +261,7 @@ HWY_NOINLINE void ScoreGradients(Tile& t, int64_t row_begin, int64_t row_end, in
       if constexpr (kMasked) ds = hn::IfThenElseZero(VectorMask(d, bits, v), ds);
       if constexpr (kOptions) {
         if (t.dbias.kind != BiasGradient::none) hn::Store(ds, d, dp + v * kLanes);
-        if (t.softcap != 0.f) {
+        if (t.cap != 0.f) {
           // Masked again: where no product was formed the slope is of whatever lay there, and 0 * NaN is NaN.
           ds = hn::Mul(ds, hn::Load(d, t.cap_slope + r * backward::max_panel + v * kLanes));
           if constexpr (kMasked) ds = hn::IfThenElseZero(VectorMask(d, bits, v), ds);
@@ -363,7 +372,8 @@ HWY_INLINE void PanelKeys(Tile& t, int64_t n, int64_t row_begin, int64_t row_end
   const bool careful = kMasked && !t.rows_finite;
 
   // S = Q K^T, P
-  RowsTimesPanel(t.any[n], t.rows, t.q, t.ld_qk, t.k_transposed + key * t.d_qk, t.d_qk, t.p + key, backward::ld_p);
+  RowsTimesPanel(t.any[n], t.rows, t.score_q, t.ld_qk, t.k_transposed + key * t.d_qk, t.d_qk, t.p + key,
+                 backward::ld_p);
   if constexpr (kOptions) {
     if (t.bias.data != nullptr) {
       switch (t.bias.dtype) {
@@ -437,7 +447,8 @@ HWY_INLINE void TileKeysWith(Tile& t) {
 
 void TileKeys(Tile& t) {
   ReadBits(t);
-  if (t.softcap != 0.f || t.bias.data != nullptr || t.alibi_slope != 0.f || t.dbias.kind != BiasGradient::none ||
+  ScaleQueries(t);
+  if (t.cap != 0.f || t.bias.data != nullptr || t.alibi_slope != 0.f || t.dbias.kind != BiasGradient::none ||
       t.sink_weight != nullptr) {
     TileKeysWith<true>(t);
   } else {

@@ -56,7 +56,9 @@ struct Tile {
 
   // The rows.
   int64_t rows = 0;
-  float* q = nullptr;       // [tile_queries, ld_qk]
+  float* q = nullptr;  // [tile_queries, ld_qk]
+  float* score_q =
+      nullptr;  // [tile_queries, ld_qk] q times score_factor, as the forward packs it: scores of the same bits
   float* dout = nullptr;    // [tile_queries, ld_v]
   float* lse = nullptr;     // [tile_queries] +inf for a row that keeps nothing, whose P is then 0
   float* delta = nullptr;   // [tile_queries] rowsum(dout o out) - dlse
@@ -72,9 +74,11 @@ struct Tile {
   // The pairs.
   const uint64_t* bits = nullptr;  // [max_chunk] bit i: row i keeps the key; null: all pairs are kept
   float scale = 1;                 // softmax scale
-  float softcap = 0;               // 0: none
+  float score_factor = 1;          // cpu/score_units.h
+  bool natural = false;            // scores are in natural units, not in powers of two
+  float cap = 0;                   // the softcap in those units; 0: none
   BiasTile bias;
-  float alibi_slope = 0;       // 0: none
+  float alibi_slope = 0;       // in those units; 0: none
   int64_t alibi_distance = 0;  // position of row 0 minus key 0 of the chunk
   BiasGradientTile dbias;
   float* sink_weight =

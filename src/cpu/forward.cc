@@ -46,6 +46,7 @@ void ComputeBlock(const BlockTask& task, ForwardScratch& scratch) {
 void MergePieces(const BlockTask& task, const PartialRows* pieces, int64_t num_pieces) {
   const AttentionProblem& problem = *task.problem;
   const float low = -std::numeric_limits<float>::infinity();
+  const ScoreUnits units(problem);
   float o[256];
   for (int64_t i = 0; i < task.block.rows(); ++i) {
     float max = low, sum = 0;
@@ -53,7 +54,7 @@ void MergePieces(const BlockTask& task, const PartialRows* pieces, int64_t num_p
     for (int64_t c = 0; c < problem.d_v; ++c) o[c] = 0;
     for (int64_t n = 0; n < num_pieces; ++n) {
       if (pieces[n].sum[i] == 0) continue;
-      const float weight = std::exp2(pieces[n].max[i] - (max == low ? 0.f : max));
+      const float weight = units.exp(pieces[n].max[i] - (max == low ? 0.f : max));
       // A piece whose kept scores are all NaN has a maximum of -inf and a sum of NaN: it stays NaN.
       const float factor = pieces[n].sum[i] != pieces[n].sum[i] ? pieces[n].sum[i] : weight;
       sum += factor * pieces[n].sum[i];

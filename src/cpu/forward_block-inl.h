@@ -10,6 +10,7 @@
 // WHOLE (plain) or MIXED (masked by word after the same product): what a row computes depends on the bits alone, not on
 // how the mask was said. MIXED tiles multiply dropped values by an exact 0; should that have made a NaN (a dropped V of
 // inf or NaN), the block is computed again with those tiles done key by key, so that a dropped key never matters.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +43,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int64_t kMaxGroups = max_block_rows / kRows;
 
-// Running statistics of the block's rows, base 2.
+// Running statistics of the block's rows, in the scores' units.
 struct RowStats {
   alignas(64) float max[max_block_rows];
   alignas(64) float base[max_block_rows];   // max, or 0 while a row has seen nothing
@@ -50,6 +51,19 @@ struct RowStats {
   alignas(64) float sum[max_block_rows * kLanes];
   alignas(64) float chunk_max[max_block_rows * kLanes];
 };
+
+// The largest lane. Highway's emulated target starts from the lowest finite value, and -inf in all lanes must stay
+// -inf.
+HWY_INLINE float LargestLane(VF x) {
+  const DF d;
+#if HWY_TARGET == HWY_EMU128
+  alignas(64) float lanes[kLanes];
+  hn::Store(x, d, lanes);
+  return *std::max_element(lanes, lanes + kLanes);
+#else
+  return hn::GetLane(hn::MaxOfLanes(d, x));
+#endif
+}
 
 // The tiles of a chunk and which micro-tiles of them live.
 template <class P>
@@ -109,7 +123,11 @@ class Block {
     for (int64_t first = 0; first < task_.num_tiles; first += chunk_tiles) {
       gather(first, HWY_MIN(task_.num_tiles - first, chunk_tiles));
       score();
-      soften();
+      if (scores_.natural()) {
+        soften<true>();
+      } else {
+        soften<false>();
+      }
       accumulate(exact);
     }
   }
@@ -235,20 +253,20 @@ class Block {
     }
   }
 
-  // m' = max(m, max S); alpha = 2^(m - m'); P = 2^(S - m'); l = alpha l + rowsum P.
+  // m' = max(m, max S); alpha = exp(m - m'); P = exp(S - m'); l = alpha l + rowsum P.
+  template <bool kNatural>
   void soften() {
     const DF d;
+    const auto exp = [d](VF x) { return Exp2(d, kNatural ? hn::Mul(x, hn::Set(d, static_cast<float>(log2_e))) : x); };
     const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
     for (int64_t i = 0; i < groups_ * kRows; ++i) {
-      // The emulated target's MaxOfLanes starts from the lowest finite value: -inf in all lanes must stay -inf.
-      const float top = hn::GetLane(hn::MaxOfLanes(d, hn::Load(d, stats_.chunk_max + i * kLanes)));
-      stats_.base[i] = top == std::numeric_limits<float>::lowest() ? -std::numeric_limits<float>::infinity() : top;
+      stats_.base[i] = LargestLane(hn::Load(d, stats_.chunk_max + i * kLanes));
     }
     for (int64_t i = 0; i < groups_ * kRows; i += kLanes) {
       const VF past = hn::Load(d, stats_.max + i);
       const VF now = hn::Max(past, hn::Load(d, stats_.base + i));
       const VF base = hn::IfThenZeroElse(hn::Eq(now, low), now);
-      hn::Store(Exp2(d, hn::Sub(past, base)), d, stats_.alpha + i);
+      hn::Store(exp(hn::Sub(past, base)), d, stats_.alpha + i);
       hn::Store(base, d, stats_.base + i);
       hn::Store(now, d, stats_.max + i);
     }
@@ -262,8 +280,8 @@ class Block {
           float* HWY_RESTRICT s = row + chunk_.segments[g][n].column;
           const int32_t count = chunk_.segments[g][n].count;
           for (int32_t c = 0; c < count; c += kPanel) {
-            const VF p0 = Exp2(d, hn::Sub(hn::LoadU(d, s + c), base));
-            const VF p1 = Exp2(d, hn::Sub(hn::LoadU(d, s + c + kLanes), base));
+            const VF p0 = exp(hn::Sub(hn::LoadU(d, s + c), base));
+            const VF p1 = exp(hn::Sub(hn::LoadU(d, s + c + kLanes), base));
             hn::StoreU(p0, d, s + c);
             hn::StoreU(p1, d, s + c + kLanes);
             sum = hn::Add(sum, hn::Add(p0, p1));

@@ -1,9 +1,5 @@
-// From raw products to scores in powers of two: softcap, bias, ALiBi, mask, and the running maximum of each lane.
-//
-//   s2 = log2(e) * (cap * tanh(scale * q.k / cap) + bias - slope * |p - kv|), dropped pairs -inf
-//
-// Without a softcap log2(e) * scale is folded into the packed queries (or applied to raw sums of bf16 products); with
-// one, scale / cap.
+// From raw products to scores in the units of cpu/score_units.h: softcap, bias, ALiBi, mask (dropped pairs are -inf),
+// and the running maximum of each lane.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +8,7 @@
 
 #include "core/problem.h"
 #include "cpu/forward.h"
+#include "cpu/score_units.h"
 #include "cpu/storage.h"
 
 #if defined(ANYMASK_CPU_FORWARD_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -65,8 +62,7 @@ HWY_INLINE hn::Mask<DF> LaneMask(uint32_t bits) {
 class Scores {
  public:
   Scores(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block)
-      : problem_(problem), s_kv_(sequence.s_kv) {
-    if (problem.softcap > 0) cap_ = static_cast<float>(problem.softcap * log2_e);
+      : problem_(problem), s_kv_(sequence.s_kv), units_(problem) {
     has_options_ = problem.softcap > 0 || problem.bias.defined() || problem.alibi.defined();
     for (int64_t i = 0; i < block.rows(); ++i) {
       const int64_t head = block.head + i / block.tokens, t = i % block.tokens, token = block.token + t;
@@ -75,7 +71,8 @@ class Scores {
       if (problem.alibi.defined()) {
         const PerHead& alibi = problem.alibi;
         slope_[i] = static_cast<float>(
-            element(alibi.data, alibi.dtype, block.sequence * alibi.stride_b + head * alibi.stride_h) * log2_e);
+            element(alibi.data, alibi.dtype, block.sequence * alibi.stride_b + head * alibi.stride_h) *
+            units_.log_unit);
         position_[i] = token + sequence.s_kv - sequence.s_q;
       }
     }
@@ -84,13 +81,11 @@ class Scores {
   bool has_options() const { return has_options_; }
   int32_t token_of(int64_t i) const { return token_[i]; }
 
+  bool natural() const { return units_.natural; }
+
   // The factor of Q K^T is applied to the queries while packing, or to the products.
-  float factor() const {
-    return static_cast<float>(problem_.softcap > 0 ? problem_.softmax_scale / problem_.softcap
-                                                   : problem_.softmax_scale * log2_e);
-  }
-  float query_factor(bool scales_queries) const { return scales_queries ? factor() : 1.f; }
-  float raw_factor(bool scales_queries) const { return scales_queries ? 1.f : factor(); }
+  float query_factor(bool scales_queries) const { return scales_queries ? units_.factor : 1.f; }
+  float raw_factor(bool scales_queries) const { return scales_queries ? 1.f : units_.factor; }
 
   // Rows [first, first + rows) of the block against panel p of a slot: s (rows score_stride apart) in place, chunk_max
   // raised.
@@ -103,15 +98,14 @@ class Scores {
       VF x0 = hn::LoadU(d, s), x1 = hn::LoadU(d, s + kLanes);
       if (has_options_) {
         if (problem_.softcap > 0) {
-          x0 = hn::Mul(Tanh(d, x0), hn::Set(d, cap_));
-          x1 = hn::Mul(Tanh(d, x1), hn::Set(d, cap_));
+          x0 = hn::Mul(Tanh(d, x0), hn::Set(d, units_.cap));
+          x1 = hn::Mul(Tanh(d, x1), hn::Set(d, units_.cap));
         }
         if (problem_.bias.defined()) {
           alignas(64) float bias[kPanel];
           load_bias(bias_at_[i], key, bias);
-          const VF factor = hn::Set(d, static_cast<float>(log2_e));
-          x0 = hn::MulAdd(factor, hn::Load(d, bias), x0);
-          x1 = hn::MulAdd(factor, hn::Load(d, bias + kLanes), x1);
+          x0 = hn::Add(x0, hn::Load(d, bias));
+          x1 = hn::Add(x1, hn::Load(d, bias + kLanes));
         }
         if (problem_.alibi.defined()) {
           const VF slope = hn::Set(d, slope_[i]);
@@ -150,8 +144,8 @@ class Scores {
 
   const AttentionProblem& problem_;
   const int64_t s_kv_;
+  const ScoreUnits units_;
   bool has_options_ = false;
-  float cap_ = 0;  // log2(e) * softcap
   int32_t token_[max_block_rows];
   int64_t bias_at_[max_block_rows];
   float slope_[max_block_rows];
@@ -164,15 +158,16 @@ inline void FinishRow(const AttentionProblem& problem, const Sequence& sequence,
                       const float* o, float max, float sum) {
   const int64_t head = block.head + i / block.tokens, token = block.token + i % block.tokens;
   const float low = -std::numeric_limits<float>::infinity();
+  const ScoreUnits units(problem);
   const bool empty = sum == 0 && max == low;
   float share = empty ? 0.f : 1.f / sum;
   if (problem.sinks.defined()) {
     const PerHead& sinks = problem.sinks;
-    const auto sink = static_cast<float>(element(sinks.data, sinks.dtype, head * sinks.stride_h) * log2_e);
+    const auto sink = static_cast<float>(element(sinks.data, sinks.dtype, head * sinks.stride_h) * units.log_unit);
     const float top = empty || sink > max ? sink : max;
     if (top != low) {
-      const float kept = empty ? 0.f : std::exp2(max - top);
-      sum = sum * kept + std::exp2(sink - top);
+      const float kept = empty ? 0.f : units.exp(max - top);
+      sum = sum * kept + units.exp(sink - top);
       share = kept / sum;
       max = top;
     }
@@ -188,7 +183,9 @@ inline void FinishRow(const AttentionProblem& problem, const Sequence& sequence,
   });
   if (problem.lse.defined()) {
     *problem.lse.at<float>(sequence.batch, head, sequence.q_begin + token) =
-        sum == 0 ? low : static_cast<float>((static_cast<double>(max) + static_cast<double>(std::log2(sum))) * ln_2);
+        sum == 0 ? low
+                 : static_cast<float>(static_cast<double>(max) * (units.natural ? 1.0 : ln_2) +
+                                      static_cast<double>(std::log2(sum)) * ln_2);
   }
 }
 

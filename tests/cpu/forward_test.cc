@@ -311,6 +311,31 @@ TEST(Forward, InfiniteBiasEmptiesARow) {
   });
 }
 
+// Masks are often given as biases of -FLT_MAX: a row whose kept keys all have it attends to them alike, and what is
+// larger wins. Times log2(e) these biases would be infinite.
+TEST(Forward, BiasAtTheEndsOfFloat) {
+  cases::AttentionCase c{.name = "", .mask = "causal", .s_q = 70, .s_kv = 70, .h_q = 2, .h_kv = 2, .bias = "11q"};
+  Call call(c, {});
+  const auto bias = [&](int64_t row, int64_t key) -> float& {
+    return static_cast<float*>(
+        call.problem.bias.data)[row * call.problem.bias.stride_q + key * call.problem.bias.stride_kv];
+  };
+  constexpr float lowest = std::numeric_limits<float>::lowest();
+  for (int64_t key = 0; key < 70; ++key) {
+    bias(33, key) = lowest;
+    bias(34, key) = key < 3 ? -3e38f : lowest;
+    bias(35, key) = key == 20 ? lowest : -std::numeric_limits<float>::infinity();
+  }
+  bias(36, 2) = 3e38f;
+  on_each_target([&] {
+    const Result r = run(call, c, cpu_backend()), exact = run(call, c, reference_backend(), true);
+    EXPECT_LE(difference(r.out.values(), exact.out.values()), 1e-5);
+    for (const int64_t row : {33, 34, 35, 36}) {
+      EXPECT_FLOAT_EQ(static_cast<float>(r.lse.get(row)), static_cast<float>(exact.lse.get(row))) << row;
+    }
+  });
+}
+
 // Scores far beyond what exp can hold, far apart, and negative scales.
 TEST(Forward, LargeScores) {
   const cases::AttentionCase c{.name = "", .mask = "causal", .s_q = 400, .s_kv = 400, .h_q = 2, .h_kv = 2};
