@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the README's table of figures from bench/results/*.json, between its two markers.
+"""Writes the README's tables of figures from bench/results/*.json, between its two markers: one for each machine.
 
     scripts/readme_table.py           rewrites README.md
     scripts/readme_table.py --check   fails when README.md says anything else than the results do
 
-A result is one JSON object a line, as `anymask bench --json` and bench/compare_cpu.py print them.
+A result is one JSON object a line, as `anymask bench --json` and bench/compare_*.py print them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ SHOWN = {
     "backward": re.compile(r"causal-s4096-h8-d(64|128)$"),
     "bf16": re.compile(r"causal-s4096-h8-d(64|128)$"),
     "masks": re.compile(r"(causal-window|documents|prefix-lm|blocks64-keep10|shared-prefix|tree)"),
+    "gpu-dense": re.compile(r""),
+    "gpu-masks": re.compile(r"(window|documents|prefix-lm|blocks|shared-prefix|bits|tree|causal-s65536)"),
+    "gpu-small": re.compile(r""),
 }
 DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
 
@@ -80,13 +83,20 @@ def fastest_peer(row: Row) -> str:
     return f"{best['who']}, {best['ms'] / row.ours['ms']:.1f}x"
 
 
-def table(rows: list[Row]) -> str:
-    """The markdown between the markers."""
+def tables(rows: list[Row]) -> str:
+    """The markdown between the markers: a table a machine, in the order of the files."""
     if not rows:
         return "No results are committed yet: `make bench` measures and writes them to `bench/results/`.\n"
+    devices = list(dict.fromkeys(row.ours["device"] for row in rows))
+    return "\n\n".join(table([row for row in rows if row.ours["device"] == device]) for device in devices)
+
+
+def table(rows: list[Row]) -> str:
+    """The figures of one machine, in GFLOP/s or TFLOP/s by their size."""
+    large = max(row.ours["tflops"] or 0 for row in rows) > 10
     compared = any(row.peers for row in rows)
     first = rows[0].ours
-    heads = ["case", "direction", "type", "ms", "GFLOP/s", "of peak"] + compared * ["fastest peer, its time over ours"]
+    heads = ["case", "direction", "type", "ms", "TFLOP/s" if large else "GFLOP/s", "of peak"] + compared * ["fastest peer, its time over ours"]
     lines = [
         f"{first['device']}; {first['versions']}; commit {first['commit']}; {first['date'][:10]}:",
         "",
@@ -101,7 +111,7 @@ def table(rows: list[Row]) -> str:
             DIRECTIONS[ours["direction"]],
             ours["dtype"],
             f"{ours['ms']:.3g}",
-            f"{1000 * tflops:.0f}" if tflops else "",
+            f"{tflops if large else 1000 * tflops:.0f}" if tflops else "",
             f"{100 * share:.0f}%" if share else "",
         ]
         lines.append("| " + " | ".join(cells + compared * [fastest_peer(row)]) + " |")
@@ -117,7 +127,7 @@ def replaced(readme: str, figures: str) -> str:
 def main() -> int:
     """Writes, or checks; the exit status."""
     readme = README.read_text()
-    wanted = replaced(readme, table(load(RESULTS)))
+    wanted = replaced(readme, tables(load(RESULTS)))
     if "--check" in sys.argv[1:]:
         same = readme == wanted
         print("README.md: figures are those of bench/results" if same else

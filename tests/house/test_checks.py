@@ -93,12 +93,12 @@ class ReadmeTable(unittest.TestCase):
         beside = self.line("anymask", 2) + self.line("a peer", 6) + self.line("b peer", 5)
         hidden = self.line("anymask", 7, case="full-s2048-h8-d64") + self.line("a peer", 7, case="full-s2048-h8-d64")
         root = tree_of({"cpu.json": alone + hidden, "peers.json": beside})
-        table = readme_table.table(readme_table.load(root))
+        table = readme_table.tables(readme_table.load(root))
         self.assertIn("| `causal-s4096-h8-d128` | forward | float32 | 2 | 100 | 80% | b peer, 2.5x |", table)
         self.assertEqual(table.count("\n| `"), 1)
 
     def test_without_results_it_says_how_to_make_them(self) -> None:
-        self.assertIn("make bench", readme_table.table([]))
+        self.assertIn("make bench", readme_table.tables([]))
 
     def test_only_what_stands_between_the_markers_changes(self) -> None:
         text = f"a\n{readme_table.BEGIN}\nold\n{readme_table.END}\nb\n"
