@@ -411,14 +411,7 @@ HWY_INLINE void PanelKeys(Tile& t, int64_t n, int64_t row_begin, int64_t row_end
   }
 }
 
-// Fetches a panel's share of the rows that come next: strided rows are beyond what the hardware foresees, and waiting
-// for them would cost a tenth of the time of 64-wide heads.
-HWY_INLINE void PrefetchRows(const void* x, int64_t stride, int64_t bytes, int64_t begin, int64_t end) {
-  const char* first = static_cast<const char*>(x);
-  for (int64_t r = begin; r < end; ++r) {
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(first + r * stride + i, 0, 2);
-  }
-}
+// Fetches a panel's share of the rows that come next: waiting for them would cost a tenth of the time of 64-wide heads.
 HWY_INLINE void PrefetchNext(const Tile& t, int64_t n) {
   if (t.next_rows == 0) return;
   const int64_t panels = (t.keys + kPanel - 1) / kPanel;

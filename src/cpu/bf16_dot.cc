@@ -90,23 +90,15 @@ bool fast() {
   return yes;
 }
 
-void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s, float* row_max) {
+void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s) {
   __m512 acc[rows][2];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
   multiply<2>([&](int r, int64_t kk) { return load_pair(q + (kk * rows + r) * 2); }, k, pairs, acc);
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
-    acc[r][0] = _mm512_mul_ps(acc[r][0], _mm512_set1_ps(scale));
-    acc[r][1] = _mm512_mul_ps(acc[r][1], _mm512_set1_ps(scale));
-    _mm512_storeu_ps(s + r * score_stride, acc[r][0]);
-    _mm512_storeu_ps(s + r * score_stride + 16, acc[r][1]);
-  }
-  if (row_max == nullptr) return;
-#pragma GCC unroll 12
-  for (int r = 0; r < rows; ++r) {
-    const __m512 tile_max = _mm512_max_ps(acc[r][0], acc[r][1]);
-    _mm512_storeu_ps(row_max + 16 * r, _mm512_max_ps(tile_max, _mm512_loadu_ps(row_max + 16 * r)));
+    _mm512_storeu_ps(s + r * score_stride, _mm512_mul_ps(acc[r][0], _mm512_set1_ps(scale)));
+    _mm512_storeu_ps(s + r * score_stride + 16, _mm512_mul_ps(acc[r][1], _mm512_set1_ps(scale)));
   }
 }
 
@@ -145,7 +137,7 @@ double peak_work(int64_t iterations) {
 
 bool available() { return false; }
 bool fast() { return false; }
-void scores(const uint16_t*, const uint16_t*, int64_t, float, float*, float*) {}
+void scores(const uint16_t*, const uint16_t*, int64_t, float, float*) {}
 void accumulate(const uint16_t*, const Segment*, int64_t, int64_t, int, const float*, float*, int64_t) {}
 void narrow(const float*, int64_t, uint16_t*) {}
 double peak_work(int64_t) { return 0; }

@@ -22,8 +22,7 @@ bool available();
 bool fast();
 
 // s[rows x panel] = scale * Q K^T. q: [k / 2][rows][2]; k: one panel, [k / 2][panel][2]; `pairs` = k / 2.
-// row_max [rows][16], unless null, is raised to what each lane saw.
-void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s, float* row_max);
+void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s);
 
 // A stretch of keys: probabilities at columns [column, column + count) of P; values at v, [count / 2][panel][2] for the
 // first panel.

@@ -61,7 +61,8 @@ void MergePieces(const BlockTask& task, const PartialRows* pieces, int64_t num_p
       const float* from = pieces[n].o + i * problem.d_v;
       for (int64_t c = 0; c < problem.d_v; ++c) o[c] += factor * from[c];
     }
-    FinishRow(problem, problem.sequences[static_cast<size_t>(task.block.sequence)], task.block, i, o, max, sum);
+    FinishRow(problem, problem.sequences[static_cast<size_t>(task.block.sequence)],
+              task.block.head + i / task.block.tokens, task.block.token + i % task.block.tokens, o, max, sum);
   }
 }
 

@@ -2,11 +2,15 @@
 //
 // Few rows that nobody packed for are streamed instead (forward_stream-inl.h); all else is the same.
 //
-//   q   packed [group of kRows rows][d][kRows], times the factor that makes scores powers of two
-//   s   [96][score_stride]: scores of a chunk, then probabilities, in place
+//   q   the block's queries, times the factor that makes scores powers of two
+//   s   [kGroup][score_stride]: scores of one group of rows for a chunk of keys, then probabilities, in place
 //   o   [96][d_v up to kPanel]: the running output
 //
-// A tile is cut into micro-tiles of kRows rows x kPanel keys. From the tile's words each is EMPTY (no product at all),
+// A chunk of K and V (128 KB at d = 64) stays in the second-level cache while the groups pass by; a group's scores (6
+// KB with AVX2) stay in the first while K and V stream through: measured as fast as the other order, and softmax and
+// the second product find their operands close.
+//
+// A tile is cut into micro-tiles of kGroup rows x kPanel keys. From the tile's words each is EMPTY (no product at all),
 // WHOLE (plain) or MIXED (masked by word after the same product): what a row computes depends on the bits alone, not on
 // how the mask was said. MIXED tiles multiply dropped values by an exact 0; should that have made a NaN (a dropped V of
 // inf or NaN), the block is computed again with those tiles done key by key, so that a dropped key never matters.
@@ -41,15 +45,13 @@ namespace anymask {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kMaxGroups = max_block_rows / kRows;
-
-// Running statistics of the block's rows, in the scores' units.
-struct RowStats {
-  alignas(64) float max[max_block_rows];
-  alignas(64) float base[max_block_rows];   // max, or 0 while a row has seen nothing
-  alignas(64) float alpha[max_block_rows];  // what the chunk multiplies the past by
-  alignas(64) float sum[max_block_rows * kLanes];
-  alignas(64) float chunk_max[max_block_rows * kLanes];
+// Running statistics of a group's rows, in the scores' units: whole vectors of rows.
+struct GroupStats {
+  static constexpr int64_t kRowsUp = 16;
+  alignas(64) float max[kRowsUp];
+  alignas(64) float base[kRowsUp];   // max, or 0 while a row has seen nothing
+  alignas(64) float alpha[kRowsUp];  // what the chunk multiplies the past by
+  alignas(64) float sum[kRowsUp * kLanes];
 };
 
 // The largest lane. Highway's emulated target starts from the lowest finite value, and -inf in all lanes must stay
@@ -65,24 +67,26 @@ HWY_INLINE float LargestLane(VF x) {
 #endif
 }
 
-// The tiles of a chunk and which micro-tiles of them live.
+// The tiles of a chunk, and what one group of rows keeps of them.
 template <class P>
 struct Chunk {
   int64_t num_slots = 0;
   Slot slots[chunk_tiles];
   const typename P::Packed* k[chunk_tiles];
   const typename P::Packed* v[chunk_tiles];
-  int64_t v_key = 0;                        // elements from a key's values to the next
-  uint32_t live[kMaxGroups][chunk_tiles];   // bit p: panel p of the slot keeps something
-  uint32_t whole[kMaxGroups][chunk_tiles];  // bit p: it keeps everything
-  typename P::Segment segments[kMaxGroups][chunk_tiles * ((kPanelsPerTile + 1) / 2)];
-  int32_t num_segments[kMaxGroups];
-  bool mixed[kMaxGroups];
+  int64_t v_key = 0;            // elements from a key's values to the next
+  uint32_t live[chunk_tiles];   // bit p: panel p of the slot keeps something
+  uint32_t whole[chunk_tiles];  // bit p: it keeps everything
+  typename P::Segment segments[chunk_tiles * ((kPanelsPerTile + 1) / 2)];
+  int32_t num_segments = 0;
+  bool mixed = false;
 };
 
 template <class P>
 class Block {
   using Element = std::remove_const_t<typename P::Packed>;
+  static constexpr int64_t kGroup = P::kGroup;
+  static_assert(kGroup <= GroupStats::kRowsUp && GroupStats::kRowsUp % kLanes == 0);
 
  public:
   Block(const BlockTask& task, ForwardScratch& scratch)
@@ -90,11 +94,11 @@ class Block {
         problem_(*task.problem),
         sequence_(problem_.sequences[static_cast<size_t>(task.block.sequence)]),
         rows_(task.block.rows()),
-        groups_((rows_ + kRows - 1) / kRows),
+        groups_((rows_ + kGroup - 1) / kGroup),
         o_stride_((problem_.d_v + kPanel - 1) / kPanel * kPanel),
         scores_(problem_, sequence_, task.block),
-        q_(scratch.q.get<typename P::Query>(max_block_rows * problem_.d_qk)),
-        s_(scratch.s.get<float>(max_block_rows * score_stride)),
+        q_(scratch.q.get<typename P::Query>(P::QueryElements(problem_.d_qk))),
+        s_(scratch.s.get<float>(kGroup * score_stride)),
         o_(scratch.o.get<float>(max_block_rows * o_stride_)) {
     chunk_.v_key = P::kStreams ? problem_.v.stride_s : kPanel;
     if (!P::kStreams && task.packed.k == nullptr) {
@@ -115,24 +119,34 @@ class Block {
   }
 
  private:
+  int64_t rows_of(int64_t g) const { return HWY_MIN(kGroup, rows_ - g * kGroup); }
+
   void pass(bool exact) {
     const DF d;
-    for (int64_t i = 0; i < max_block_rows; ++i) stats_.max[i] = -std::numeric_limits<float>::infinity();
-    for (int64_t i = 0; i < groups_ * kRows; ++i) hn::Store(hn::Zero(d), d, stats_.sum + i * kLanes);
-    std::memset(o_, 0, static_cast<size_t>(groups_ * kRows * o_stride_) * sizeof(float));
+    for (int64_t g = 0; g < groups_; ++g) {
+      GroupStats& stats = stats_[g];
+      for (float& max : stats.max) max = -std::numeric_limits<float>::infinity();
+      for (float& base : stats.base) base = -std::numeric_limits<float>::infinity();
+      for (int64_t i = 0; i < kGroup; ++i) hn::Store(hn::Zero(d), d, stats.sum + i * kLanes);
+    }
+    std::memset(o_, 0, static_cast<size_t>(groups_ * kGroup * o_stride_) * sizeof(float));
     for (int64_t first = 0; first < task_.num_tiles; first += chunk_tiles) {
       gather(first, HWY_MIN(task_.num_tiles - first, chunk_tiles));
-      score();
-      if (scores_.natural()) {
-        soften<true>();
-      } else {
-        soften<false>();
+      if (first + chunk_tiles >= task_.num_tiles && task_.partial.o == nullptr) prefetch_out();
+      for (int64_t g = 0; g < groups_; ++g) {
+        if (!select(g)) continue;
+        score(g);
+        if (scores_.natural()) {
+          soften<true>(g);
+        } else {
+          soften<false>(g);
+        }
+        accumulate(g, exact);
       }
-      accumulate(exact);
     }
   }
 
-  // The chunk's tiles, their panels, the state of each micro-tile, and the stretches of keys each group multiplies.
+  // The chunk's tiles and their panels.
   void gather(int64_t first, int64_t count) {
     chunk_.num_slots = count;
     for (int64_t j = 0; j < count; ++j) {
@@ -155,183 +169,149 @@ class Block {
         chunk_.v[j] = own_v_ + j * v_elements;
       }
     }
-    for (int64_t g = 0; g < groups_; ++g) {
-      chunk_.num_segments[g] = 0;
-      chunk_.mixed[g] = false;
-      for (int64_t j = 0; j < count; ++j) {
-        const Slot& slot = chunk_.slots[j];
-        uint64_t any = slot.edge, all = slot.edge;
-        if (slot.words != nullptr) {
-          any = 0;
-          all = ~uint64_t{0};
-          for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) {
-            const uint64_t word = slot.words[scores_.token_of(i)];
-            any |= word;
-            all &= word;
-          }
-        }
-        uint32_t live = 0, whole = 0;
-        for (int p = 0; p < kPanelsPerTile; ++p) {
-          if (((any >> (p * kPanel)) & kPanelBits) != 0) live |= 1u << p;
-          if (((all >> (p * kPanel)) & kPanelBits) == kPanelBits) whole |= 1u << p;
-        }
-        chunk_.live[g][j] = live;
-        chunk_.whole[g][j] = whole;
-        chunk_.mixed[g] = chunk_.mixed[g] || live != whole;
-        for (int p = 0; p < kPanelsPerTile;) {
-          if (!(live >> p & 1)) {
-            ++p;
-            continue;
-          }
-          int end = p + 1;
-          while (end < kPanelsPerTile && (live >> end & 1)) ++end;
-          typename P::Segment& segment = chunk_.segments[g][chunk_.num_segments[g]++];
-          segment.v = chunk_.v[j] + p * kPanel * chunk_.v_key;
-          segment.column = static_cast<int32_t>(j * tile_keys + p * kPanel);
-          segment.count = (end - p) * kPanel;
-          if constexpr (P::kStreams) {
-            segment.inside =
-                static_cast<int32_t>(HWY_MIN(int64_t{segment.count}, sequence_.s_kv - slot.key - p * kPanel));
-          }
-          p = end;
+  }
+
+  // The state of each of a group's micro-tiles and the stretches of keys it multiplies; false when there are none.
+  bool select(int64_t g) {
+    chunk_.num_segments = 0;
+    chunk_.mixed = false;
+    for (int64_t j = 0; j < chunk_.num_slots; ++j) {
+      const Slot& slot = chunk_.slots[j];
+      uint64_t any = slot.edge, all = slot.edge;
+      if (slot.words != nullptr) {
+        any = 0;
+        all = ~uint64_t{0};
+        for (int64_t i = g * kGroup; i < g * kGroup + rows_of(g); ++i) {
+          const uint64_t word = slot.words[scores_.token_of(i)];
+          any |= word;
+          all &= word;
         }
       }
-      any_mixed_ = any_mixed_ || chunk_.mixed[g];
-    }
-  }
-
-  // S = Q K^T, options, mask; the chunk's maxima.
-  void score() {
-    const DF d;
-    const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
-    for (int64_t i = 0; i < groups_ * kRows; ++i) hn::Store(low, d, stats_.chunk_max + i * kLanes);
-    if constexpr (P::kStreams) {
-      score_streaming();
-      return;
-    } else {
-      score_panels();
-    }
-  }
-
-  void score_panels() {
-    const bool plain_scores = !scores_.has_options();
-    for (int64_t j = 0; j < chunk_.num_slots; ++j) {
+      uint32_t live = 0, whole = 0;
       for (int p = 0; p < kPanelsPerTile; ++p) {
-        const typename P::Packed* panel = chunk_.k[j] + p * kPanel * problem_.d_qk;
-        const int64_t column = j * tile_keys + p * kPanel;
-        for (int64_t g = 0; g < groups_; ++g) {
-          if (!(chunk_.live[g][j] >> p & 1)) continue;
-          const typename P::Packed* q = q_ + g * kRows * problem_.d_qk;
-          float* s = s_ + g * kRows * score_stride + column;
-          float* chunk_max = stats_.chunk_max + g * kRows * kLanes;
-          const bool whole = chunk_.whole[g][j] >> p & 1;
-          if (whole && plain_scores) {
-            P::Scores(q, panel, problem_.d_qk, scores_.raw_factor(P::kScalesQueries), s, chunk_max);
-          } else {
-            P::Scores(q, panel, problem_.d_qk, scores_.raw_factor(P::kScalesQueries), s, nullptr);
-            scores_.finish(chunk_.slots[j], p, whole, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows), s,
-                           chunk_max);
-          }
+        if (((any >> (p * kPanel)) & kPanelBits) != 0) live |= 1u << p;
+        if (((all >> (p * kPanel)) & kPanelBits) == kPanelBits) whole |= 1u << p;
+      }
+      chunk_.live[j] = live;
+      chunk_.whole[j] = whole;
+      chunk_.mixed = chunk_.mixed || live != whole;
+      for (int p = 0; p < kPanelsPerTile;) {
+        if (!(live >> p & 1)) {
+          ++p;
+          continue;
         }
+        int end = p + 1;
+        while (end < kPanelsPerTile && (live >> end & 1)) ++end;
+        typename P::Segment& segment = chunk_.segments[chunk_.num_segments++];
+        segment.v = chunk_.v[j] + p * kPanel * chunk_.v_key;
+        segment.column = static_cast<int32_t>(j * tile_keys + p * kPanel);
+        segment.count = (end - p) * kPanel;
+        if constexpr (P::kStreams) {
+          segment.inside =
+              static_cast<int32_t>(HWY_MIN(int64_t{segment.count}, sequence_.s_kv - slot.key - p * kPanel));
+        }
+        p = end;
       }
     }
+    any_mixed_ = any_mixed_ || chunk_.mixed;
+    return chunk_.num_segments > 0;
   }
 
-  // Whole tiles of natural rows, then what the micro-tiles keep of them.
-  void score_streaming() {
+  // S = Q K^T, options, mask.
+  void score(int64_t g) {
+    const bool plain_scores = !P::kStreams && !scores_.has_options();
+    const typename P::Query* q = P::QueriesOf(g, q_, problem_.d_qk);
     for (int64_t j = 0; j < chunk_.num_slots; ++j) {
-      const int64_t keys = HWY_MIN(tile_keys, sequence_.s_kv - chunk_.slots[j].key);
-      P::Scores(problem_, q_, rows_, chunk_.k[j], keys, s_ + j * tile_keys);
-      for (int64_t g = 0; g < groups_; ++g) {
-        for (int p = 0; p < kPanelsPerTile; ++p) {
-          if (!(chunk_.live[g][j] >> p & 1)) continue;
-          scores_.finish(
-              chunk_.slots[j], p, chunk_.whole[g][j] >> p & 1, g * kRows, HWY_MIN(int64_t{kRows}, rows_ - g * kRows),
-              s_ + g * kRows * score_stride + j * tile_keys + p * kPanel, stats_.chunk_max + g * kRows * kLanes);
+      if constexpr (P::kStreams) {
+        // Whole tiles of natural rows, then what the micro-tiles keep of them.
+        const int64_t keys = HWY_MIN(tile_keys, sequence_.s_kv - chunk_.slots[j].key);
+        P::Scores(problem_, q, rows_, chunk_.k[j], keys, s_ + j * tile_keys);
+      }
+      for (int p = 0; p < kPanelsPerTile; ++p) {
+        if (!(chunk_.live[j] >> p & 1)) continue;
+        float* s = s_ + j * tile_keys + p * kPanel;
+        const bool whole = chunk_.whole[j] >> p & 1;
+        if constexpr (!P::kStreams) {
+          P::Scores(q, chunk_.k[j] + p * kPanel * problem_.d_qk, problem_.d_qk, scores_.raw_factor(P::kScalesQueries),
+                    s);
         }
+        if (!whole || !plain_scores) scores_.finish(chunk_.slots[j], p, whole, g * kGroup, rows_of(g), s);
       }
     }
   }
 
   // m' = max(m, max S); alpha = exp(m - m'); P = exp(S - m'); l = alpha l + rowsum P.
   template <bool kNatural>
-  void soften() {
+  void soften(int64_t g) {
     const DF d;
     const auto exp = [d](VF x) { return Exp2(d, kNatural ? hn::Mul(x, hn::Set(d, static_cast<float>(log2_e))) : x); };
     const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
-    for (int64_t i = 0; i < groups_ * kRows; ++i) {
-      stats_.base[i] = LargestLane(hn::Load(d, stats_.chunk_max + i * kLanes));
-    }
-    for (int64_t i = 0; i < groups_ * kRows; i += kLanes) {
-      const VF past = hn::Load(d, stats_.max + i);
-      const VF now = hn::Max(past, hn::Load(d, stats_.base + i));
-      const VF base = hn::IfThenZeroElse(hn::Eq(now, low), now);
-      hn::Store(exp(hn::Sub(past, base)), d, stats_.alpha + i);
-      hn::Store(base, d, stats_.base + i);
-      hn::Store(now, d, stats_.max + i);
-    }
-    for (int64_t g = 0; g < groups_; ++g) {
-      if (chunk_.num_segments[g] == 0) continue;
-      for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) {
-        const VF base = hn::Set(d, stats_.base[i]);
-        VF sum = hn::Mul(hn::Set(d, stats_.alpha[i]), hn::Load(d, stats_.sum + i * kLanes));
-        float* row = s_ + i * score_stride;
-        for (int32_t n = 0; n < chunk_.num_segments[g]; ++n) {
-          float* HWY_RESTRICT s = row + chunk_.segments[g][n].column;
-          const int32_t count = chunk_.segments[g][n].count;
-          for (int32_t c = 0; c < count; c += kPanel) {
-            const VF p0 = exp(hn::Sub(hn::LoadU(d, s + c), base));
-            const VF p1 = exp(hn::Sub(hn::LoadU(d, s + c + kLanes), base));
-            hn::StoreU(p0, d, s + c);
-            hn::StoreU(p1, d, s + c + kLanes);
-            sum = hn::Add(sum, hn::Add(p0, p1));
-          }
-          P::Narrow(row, chunk_.segments[g][n].column, count);
+    GroupStats& stats = stats_[g];
+    for (int64_t i = 0; i < rows_of(g); ++i) {
+      const float* row = s_ + i * score_stride;
+      VF top0 = low, top1 = low;
+      for (int32_t n = 0; n < chunk_.num_segments; ++n) {
+        const float* s = row + chunk_.segments[n].column;
+        for (int32_t c = 0; c < chunk_.segments[n].count; c += kPanel) {
+          top0 = hn::Max(hn::LoadU(d, s + c), top0);
+          top1 = hn::Max(hn::LoadU(d, s + c + kLanes), top1);
         }
-        hn::Store(sum, d, stats_.sum + i * kLanes);
       }
+      stats.base[i] = LargestLane(hn::Max(top0, top1));
+    }
+    for (int64_t i = 0; i < kGroup; i += kLanes) {
+      const VF past = hn::Load(d, stats.max + i);
+      const VF now = hn::Max(past, hn::Load(d, stats.base + i));
+      const VF base = hn::IfThenZeroElse(hn::Eq(now, low), now);
+      hn::Store(exp(hn::Sub(past, base)), d, stats.alpha + i);
+      hn::Store(base, d, stats.base + i);
+      hn::Store(now, d, stats.max + i);
+    }
+    for (int64_t i = 0; i < rows_of(g); ++i) {
+      const VF base = hn::Set(d, stats.base[i]);
+      VF sum = hn::Mul(hn::Set(d, stats.alpha[i]), hn::Load(d, stats.sum + i * kLanes));
+      float* row = s_ + i * score_stride;
+      for (int32_t n = 0; n < chunk_.num_segments; ++n) {
+        float* HWY_RESTRICT s = row + chunk_.segments[n].column;
+        const int32_t count = chunk_.segments[n].count;
+        for (int32_t c = 0; c < count; c += kPanel) {
+          const VF p0 = exp(hn::Sub(hn::LoadU(d, s + c), base));
+          const VF p1 = exp(hn::Sub(hn::LoadU(d, s + c + kLanes), base));
+          hn::StoreU(p0, d, s + c);
+          hn::StoreU(p1, d, s + c + kLanes);
+          sum = hn::Add(sum, hn::Add(p0, p1));
+        }
+        P::Narrow(row, chunk_.segments[n].column, count);
+      }
+      hn::Store(sum, d, stats.sum + i * kLanes);
     }
   }
 
-  // O = alpha O + P V. A panel of V (16 KB with AVX2) is used by all groups before the next.
-  void accumulate(bool exact) {
-    if constexpr (P::kStreams) {
-      for (int64_t g = 0; g < groups_; ++g) {
-        if (chunk_.num_segments[g] == 0 || (exact && chunk_.mixed[g])) continue;
-        P::Accumulate(problem_, s_ + g * kRows * score_stride, HWY_MIN(int64_t{kRows}, rows_ - g * kRows),
-                      chunk_.segments[g], chunk_.num_segments[g], stats_.alpha + g * kRows, o_ + g * kRows * o_stride_,
-                      o_stride_);
-      }
+  // O = alpha O + P V.
+  void accumulate(int64_t g, bool exact) {
+    const float* alpha = stats_[g].alpha;
+    float* o = o_ + g * kGroup * o_stride_;
+    if (exact && chunk_.mixed) {
+      for (int64_t i = 0; i < rows_of(g); ++i) accumulate_exactly(g, i);
+    } else if constexpr (P::kStreams) {
+      P::Accumulate(problem_, s_, rows_, chunk_.segments, chunk_.num_segments, alpha, o, o_stride_);
     } else {
-      accumulate_panels(exact);
-    }
-    if (!exact) return;
-    for (int64_t g = 0; g < groups_; ++g) {
-      if (!chunk_.mixed[g]) continue;
-      for (int64_t i = g * kRows; i < HWY_MIN((g + 1) * kRows, rows_); ++i) accumulate_exactly(g, i);
-    }
-  }
-
-  void accumulate_panels(bool exact) {
-    for (int64_t column = 0; column < problem_.d_v; column += kPanel) {
-      const bool one_vector = problem_.d_v - column <= kLanes;
-      for (int64_t g = 0; g < groups_; ++g) {
-        if (chunk_.num_segments[g] == 0 || (exact && chunk_.mixed[g])) continue;
-        P::Accumulate(s_ + g * kRows * score_stride, chunk_.segments[g], chunk_.num_segments[g], column * tile_keys,
-                      one_vector, stats_.alpha + g * kRows, o_ + g * kRows * o_stride_ + column, o_stride_);
+      for (int64_t column = 0; column < problem_.d_v; column += kPanel) {
+        P::Accumulate(s_, chunk_.segments, chunk_.num_segments, column * tile_keys, problem_.d_v - column <= kLanes,
+                      alpha, o + column, o_stride_);
       }
     }
   }
 
   // The same for one row, key by key, leaving out what is dropped.
   void accumulate_exactly(int64_t g, int64_t i) {
-    float* o = o_ + i * o_stride_;
-    for (int64_t c = 0; c < o_stride_; ++c) o[c] *= stats_.alpha[i];
+    float* o = o_ + (g * kGroup + i) * o_stride_;
+    for (int64_t c = 0; c < o_stride_; ++c) o[c] *= stats_[g].alpha[i];
     for (int64_t j = 0; j < chunk_.num_slots; ++j) {
       const Slot& slot = chunk_.slots[j];
-      const uint64_t word = slot.word(scores_.token_of(i));
+      const uint64_t word = slot.word(scores_.token_of(g * kGroup + i));
       for (int64_t key = 0; key < tile_keys; ++key) {
-        if (!(chunk_.live[g][j] >> (key / kPanel) & 1) || !(word >> key & 1)) continue;
+        if (!(chunk_.live[j] >> (key / kPanel) & 1) || !(word >> key & 1)) continue;
         const float p = P::Probability(s_ + i * score_stride, j * tile_keys + key);
         for (int64_t c = 0; c < problem_.d_v; ++c) o[c] = std::fma(p, P::Value(problem_, chunk_.v[j], key, c), o[c]);
       }
@@ -351,14 +331,31 @@ class Block {
     return total != total;
   }
 
+  float row_max(int64_t i) const { return stats_[i / kGroup].max[i % kGroup]; }
   float row_sum(int64_t i) const {
     const DF d;
-    return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, stats_.sum + i * kLanes)));
+    return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, stats_[i / kGroup].sum + i % kGroup * kLanes)));
+  }
+
+  // The rows of the result, which are written next.
+  void prefetch_out() const {
+    const RowBlock& block = task_.block;
+    const int64_t size = size_of(problem_.dtype);
+    for (int64_t h = 0; h < block.heads; ++h) {
+      const int64_t at = sequence_.batch * problem_.out.stride_b +
+                         (sequence_.q_begin + block.token) * problem_.out.stride_s +
+                         (block.head + h) * problem_.out.stride_h;
+      PrefetchRows<true>(static_cast<const char*>(problem_.out.data) + at * size, problem_.out.stride_s * size,
+                         problem_.d_v * size, 0, block.tokens);
+    }
   }
 
   void finish() {
-    for (int64_t i = 0; i < rows_; ++i) {
-      FinishRow(problem_, sequence_, task_.block, i, o_ + i * o_stride_, stats_.max[i], row_sum(i));
+    for (int64_t h = 0, i = 0; h < task_.block.heads; ++h) {
+      for (int64_t t = 0; t < task_.block.tokens; ++t, ++i) {
+        FinishRow(problem_, sequence_, task_.block.head + h, task_.block.token + t, o_ + i * o_stride_, row_max(i),
+                  row_sum(i));
+      }
     }
   }
 
@@ -366,7 +363,7 @@ class Block {
     for (int64_t i = 0; i < rows_; ++i) {
       std::memcpy(task_.partial.o + i * problem_.d_v, o_ + i * o_stride_,
                   static_cast<size_t>(problem_.d_v) * sizeof(float));
-      task_.partial.max[i] = stats_.max[i];
+      task_.partial.max[i] = row_max(i);
       task_.partial.sum[i] = row_sum(i);
     }
   }
@@ -382,7 +379,7 @@ class Block {
   Element* own_k_ = nullptr;  // where the block packs for itself
   Element* own_v_ = nullptr;
   bool any_mixed_ = false;
-  RowStats stats_;
+  GroupStats stats_[(max_block_rows + kGroup - 1) / kGroup];
   Chunk<P> chunk_;
 };
 

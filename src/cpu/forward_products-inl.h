@@ -25,11 +25,11 @@ namespace anymask {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// f(row of the group, rows, first element in memory) for each stretch of a group's rows that lie in one head.
+// f(row, rows, first element in memory) for each stretch of rows [begin, end) of the block that lies in one head; rows
+// are counted from begin.
 template <class T, class F>
 HWY_INLINE void ForStretches(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block,
-                             int64_t group, const F& f) {
-  const int64_t begin = group * kRows, end = HWY_MIN(begin + kRows, block.rows());
+                             int64_t begin, int64_t end, const F& f) {
   for (int64_t i = begin; i < end;) {
     const int64_t head = i / block.tokens, token = i % block.tokens;
     const int64_t rows = HWY_MIN(end - i, block.tokens - token);
@@ -44,22 +44,31 @@ struct Fp32Products {
   using Query = float;
   static constexpr bool kStreams = false;
   static constexpr bool kScalesQueries = true;
+  static constexpr int kGroup = kRows;
+  // Rows are read by broadcast where they lie. As far apart as the widest heads ask, so that one constant serves all,
+  // and an odd number of cache lines, so that rows do not fall into the same cache sets.
+  static constexpr int64_t kQueryStride = 256 + 16;
   struct Segment {
     const float* v;  // of the first panel
     int32_t column, count;
   };
 
-  // [group][d][kRows]; rows beyond the block are zeros.
+  static int64_t QueryElements(int64_t) { return max_block_rows * kQueryStride; }
+  static const float* QueriesOf(int64_t group, const float* q, int64_t) { return q + group * kRows * kQueryStride; }
+
+  // [rows][kQueryStride]; rows beyond the block are zeros.
   static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block,
                           float factor, float* to) {
     with_type(problem.dtype, [&](auto t) {
       using T = decltype(t);
-      for (int64_t g = 0; g * kRows < block.rows(); ++g, to += kRows * problem.d_qk) {
-        ForStretches<T>(problem, sequence, block, g, [&](int64_t row, int64_t rows, const T* q) {
-          const bool last = g * kRows + row + rows == block.rows();
-          TransposeInto(q, problem.q.stride_s, rows, problem.d_qk, last ? kRows - row : rows, factor, to + row,
-                        int64_t{kRows});
-        });
+      const int64_t rows = block.rows(), padded = (rows + kRows - 1) / kRows * kRows;
+      ForStretches<T>(problem, sequence, block, 0, rows, [&](int64_t row, int64_t count, const T* q) {
+        for (int64_t i = 0; i < count; ++i) {
+          LoadRow(q + i * problem.q.stride_s, problem.d_qk, factor, to + (row + i) * kQueryStride);
+        }
+      });
+      for (int64_t i = rows; i < padded; ++i) {
+        std::memset(to + i * kQueryStride, 0, static_cast<size_t>(problem.d_qk) * sizeof(float));
       }
     });
   }
@@ -77,25 +86,10 @@ struct Fp32Products {
     });
   }
 
-  // s = Q K^T; chunk_max, unless null, is raised.
-  static HWY_INLINE void Scores(const float* q, const float* k, int64_t d_qk, float, float* s, float* chunk_max) {
-    const DF d;
-    VF acc[kRows][2];
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
-    TileFma<kRows, 2>(q, std::integral_constant<int64_t, 1>(), std::integral_constant<int64_t, kRows>(), k,
-                      int64_t{kPanel}, d_qk, acc);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      hn::StoreU(acc[r][0], d, s + r * score_stride);
-      hn::StoreU(acc[r][1], d, s + r * score_stride + kLanes);
-    }
-    if (chunk_max == nullptr) return;
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      float* max = chunk_max + r * kLanes;
-      hn::Store(hn::Max(hn::Max(acc[r][0], acc[r][1]), hn::Load(d, max)), d, max);
-    }
+  // s = Q K^T
+  static HWY_INLINE void Scores(const float* q, const float* k, int64_t d_qk, float, float* s) {
+    GemmTile<kRows, 2, false>(q, std::integral_constant<int64_t, kQueryStride>(), std::integral_constant<int64_t, 1>(),
+                              k, int64_t{kPanel}, d_qk, s, score_stride);
   }
 
   static void Narrow(float*, int32_t, int32_t) {}
@@ -145,17 +139,22 @@ struct Bf16Products {
   static constexpr bool kStreams = false;
   using Segment = bf16_dot::Segment;
   static constexpr bool kScalesQueries = false;
+  static constexpr int kGroup = kRows;
   static_assert(bf16_dot::rows == kRows && bf16_dot::panel == kPanel);
+
+  static int64_t QueryElements(int64_t d_qk) { return max_block_rows * d_qk; }
+  static const uint16_t* QueriesOf(int64_t group, const uint16_t* q, int64_t d_qk) { return q + group * kRows * d_qk; }
 
   // A row of d bf16 is a row of d / 2 pairs: both operands of Q K^T are transposed pair by pair.
   static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, float,
                           uint16_t* to) {
     const int64_t pairs = problem.d_qk / 2;
-    for (int64_t g = 0; g * kRows < block.rows(); ++g, to += kRows * problem.d_qk) {
-      ForStretches<Bf16>(problem, sequence, block, g, [&](int64_t row, int64_t rows, const Bf16* q) {
-        const bool last = g * kRows + row + rows == block.rows();
+    for (int64_t first = 0; first < block.rows(); first += kRows, to += kRows * problem.d_qk) {
+      const int64_t end = HWY_MIN(first + kRows, block.rows());
+      ForStretches<Bf16>(problem, sequence, block, first, end, [&](int64_t row, int64_t rows, const Bf16* q) {
+        const bool last = first + row + rows == block.rows();
         TransposeInto(reinterpret_cast<const Pair32*>(q), problem.q.stride_s / 2, rows, pairs,
-                      last ? kRows - row : rows, 1.f, reinterpret_cast<float*>(to) + row, int64_t{kRows});
+                      last ? kRows - row : rows, reinterpret_cast<float*>(to) + row, int64_t{kRows});
       });
     }
   }
@@ -195,8 +194,8 @@ struct Bf16Products {
     }
   }
 
-  static void Scores(const uint16_t* q, const uint16_t* k, int64_t d_qk, float factor, float* s, float* chunk_max) {
-    bf16_dot::scores(q, k, d_qk / 2, factor, s, chunk_max);
+  static void Scores(const uint16_t* q, const uint16_t* k, int64_t d_qk, float factor, float* s) {
+    bf16_dot::scores(q, k, d_qk / 2, factor, s);
   }
 
   // A row's probabilities shrink in place: bf16 c of the row lies before float c, which has been read by then.

@@ -1,5 +1,4 @@
-// From raw products to scores in the units of cpu/score_units.h: softcap, bias, ALiBi, mask (dropped pairs are -inf),
-// and the running maximum of each lane.
+// From raw products to scores in the units of cpu/score_units.h: softcap, bias, ALiBi, mask (dropped pairs are -inf).
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -64,15 +63,20 @@ class Scores {
   Scores(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block)
       : problem_(problem), s_kv_(sequence.s_kv), units_(problem) {
     has_options_ = problem.softcap > 0 || problem.bias.defined() || problem.alibi.defined();
-    for (int64_t i = 0; i < block.rows(); ++i) {
-      const int64_t head = block.head + i / block.tokens, t = i % block.tokens, token = block.token + t;
-      token_[i] = static_cast<int32_t>(t);
-      if (problem.bias.defined()) bias_at_[i] = problem.bias.offset(block.sequence, head, token, 0);
+    for (int64_t h = 0, i = 0; h < block.heads; ++h) {
+      const int64_t head = block.head + h;
+      float slope = 0;
       if (problem.alibi.defined()) {
         const PerHead& alibi = problem.alibi;
-        slope_[i] = static_cast<float>(
+        slope = static_cast<float>(
             element(alibi.data, alibi.dtype, block.sequence * alibi.stride_b + head * alibi.stride_h) *
             units_.log_unit);
+      }
+      for (int64_t t = 0; t < block.tokens; ++t, ++i) {
+        const int64_t token = block.token + t;
+        token_[i] = static_cast<int32_t>(t);
+        if (problem.bias.defined()) bias_at_[i] = problem.bias.offset(block.sequence, head, token, 0);
+        slope_[i] = slope;
         position_[i] = token + sequence.s_kv - sequence.s_q;
       }
     }
@@ -87,13 +91,12 @@ class Scores {
   float query_factor(bool scales_queries) const { return scales_queries ? units_.factor : 1.f; }
   float raw_factor(bool scales_queries) const { return scales_queries ? 1.f : units_.factor; }
 
-  // Rows [first, first + rows) of the block against panel p of a slot: s (rows score_stride apart) in place, chunk_max
-  // raised.
-  void finish(const Slot& slot, int p, bool whole, int64_t first, int64_t rows, float* s, float* chunk_max) const {
+  // Rows [first, first + rows) of the block against panel p of a slot: s (rows score_stride apart) in place.
+  void finish(const Slot& slot, int p, bool whole, int64_t first, int64_t rows, float* s) const {
     const DF d;
     const VF low = hn::Set(d, -std::numeric_limits<float>::infinity());
     const int64_t key = slot.key + p * kPanel;
-    for (int64_t r = 0; r < rows; ++r, s += score_stride, chunk_max += kLanes) {
+    for (int64_t r = 0; r < rows; ++r, s += score_stride) {
       const int64_t i = first + r;
       VF x0 = hn::LoadU(d, s), x1 = hn::LoadU(d, s + kLanes);
       if (has_options_) {
@@ -121,7 +124,6 @@ class Scores {
       }
       hn::StoreU(x0, d, s);
       hn::StoreU(x1, d, s + kLanes);
-      hn::Store(hn::Max(hn::Max(x0, x1), hn::Load(d, chunk_max)), d, chunk_max);
     }
   }
 
@@ -152,11 +154,10 @@ class Scores {
   int64_t position_[max_block_rows];
 };
 
-// Row i of a block is done: O / l to out, natural logarithm of the sum to lse. A sink is a logit in the denominator
-// only; a row that kept nothing gives 0 and -inf (or its sink).
-inline void FinishRow(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block, int64_t i,
+// A row is done: O / l to out, natural logarithm of the sum to lse. A sink is a logit in the denominator only; a row
+// that kept nothing gives 0 and -inf (or its sink).
+inline void FinishRow(const AttentionProblem& problem, const Sequence& sequence, int64_t head, int64_t token,
                       const float* o, float max, float sum) {
-  const int64_t head = block.head + i / block.tokens, token = block.token + i % block.tokens;
   const float low = -std::numeric_limits<float>::infinity();
   const ScoreUnits units(problem);
   const bool empty = sum == 0 && max == low;

@@ -26,7 +26,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Blocks of at most this many rows stream: with more, packing into panels is cheaper than reading queries again for
 // each key.
-inline constexpr int64_t kStreamRows = 8;
+inline constexpr int kStreamRows = 8;
 
 // s(r, key) = q_r . k_key for R rows (d apart) and `keys` keys; s rows score_stride apart. d is a multiple of kLanes.
 template <int R, class T>
@@ -96,11 +96,15 @@ struct StreamProducts {
   using Query = float;
   static constexpr bool kScalesQueries = true;
   static constexpr bool kStreams = true;
+  static constexpr int kGroup = kStreamRows;  // all rows: K and V are read once
   struct Segment {
     const T* v;
     int32_t column, count;
     int32_t inside;  // keys of `count` that lie in the sequence: the others are never read
   };
+
+  static int64_t QueryElements(int64_t d_qk) { return kStreamRows * d_qk; }
+  static const float* QueriesOf(int64_t, const float* q, int64_t) { return q; }
 
   // [rows][d]
   static void PackQueries(const AttentionProblem& problem, const Sequence& sequence, const RowBlock& block,

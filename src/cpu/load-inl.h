@@ -1,5 +1,5 @@
-// Loads and stores of fp32 vectors from and to fp32, bf16 and fp16 memory. Types in memory: float, Bf16, F16.
-// Widening is exact; narrowing rounds to nearest even and keeps NaN a NaN.
+// Loads and stores of fp32 vectors from and to fp32, bf16 and fp16 memory, and fetching ahead. Types in memory: float,
+// Bf16, F16. Widening is exact; narrowing rounds to nearest even and keeps NaN a NaN.
 #include <cstddef>
 #include <cstdint>
 
@@ -56,6 +56,15 @@ template <class D>
 HWY_INLINE hn::Vec<D> LoadFloats(D d, const Pair32* p) {
   const hn::RebindToUnsigned<D> du;
   return hn::BitCast(d, hn::LoadU(du, &p->bits));
+}
+
+// Fetches rows into the second-level cache: rows far apart are beyond what the hardware foresees.
+template <bool kToWrite = false>
+HWY_INLINE void PrefetchRows(const void* x, int64_t stride, int64_t bytes, int64_t begin, int64_t end) {
+  const char* first = static_cast<const char*>(x);
+  for (int64_t r = begin; r < end; ++r) {
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(first + r * stride + i, kToWrite ? 1 : 0, 2);
+  }
 }
 
 // to[0 .. n) = from[0 .. n) * scale. Reads and writes exactly n elements.

@@ -12,7 +12,6 @@
 // read.
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #if defined(ANYMASK_CPU_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ANYMASK_CPU_PACK_INL_H_
@@ -30,38 +29,31 @@ namespace anymask {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Floats PackPanels writes for d columns and `padded` rows.
-HWY_INLINE int64_t PanelFloats(int64_t d, int64_t padded) { return (d + kPanel - 1) / kPanel * kPanel * padded; }
-
-// Pair32 passes through bit for bit; what is computed with is scaled.
-template <class T>
-HWY_INLINE float Scaled(T x, float scale) {
-  return to_float(x) * scale;
-}
-HWY_INLINE float Scaled(Pair32 x, float) { return to_float(x); }
-template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadScaled(D d, const T* x, hn::Vec<D> scale) {
-  if constexpr (std::is_same_v<T, Pair32>) {
-    return LoadFloats(d, x);
-  } else {
-    return hn::Mul(scale, LoadFloats(d, x));
+// Four floats of each of the rows 0, 4, 8, ... of N, in the 128-bit blocks of one vector.
+template <int N, class T>
+HWY_INLINE hn::Vec<hn::FixedTag<float, N>> LoadEveryFourth(const T* HWY_RESTRICT x, int64_t stride) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (N > 4) {
+    return hn::Combine(hn::FixedTag<float, N>(), LoadEveryFourth<N / 2>(x + N / 2 * stride, stride),
+                       LoadEveryFourth<N / 2>(x, stride));
   }
+#endif
+  (void)stride;
+  return LoadFloats(hn::FixedTag<float, N>(), x);
 }
 
-// Four rows of four floats, transposed: to[j * to_stride + i] = x[i * stride + j] * scale.
-template <class T>
-HWY_INLINE void Transpose4x4(const T* HWY_RESTRICT x, int64_t stride, float scale, float* HWY_RESTRICT to,
-                             int64_t to_stride) {
+// N rows of four columns: to[j * to_stride + i] = x[i * stride + j].
+template <int N, class T>
+HWY_INLINE void TransposeFour(const T* HWY_RESTRICT x, int64_t stride, float* HWY_RESTRICT to, int64_t to_stride) {
 #if HWY_TARGET == HWY_SCALAR
-  for (int64_t i = 0; i < 4; ++i) {
-    for (int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = Scaled(x[i * stride + j], scale);
+  for (int64_t j = 0; j < 4; ++j) {
+    for (int64_t i = 0; i < N; ++i) to[j * to_stride + i] = to_float(x[i * stride + j]);
   }
 #else
-  const hn::FixedTag<float, 4> d;
-  const hn::FixedTag<uint64_t, 2> d64;
-  const auto s = hn::Set(d, scale);
-  const auto r0 = LoadScaled(d, x, s), r1 = LoadScaled(d, x + stride, s);
-  const auto r2 = LoadScaled(d, x + 2 * stride, s), r3 = LoadScaled(d, x + 3 * stride, s);
+  const hn::FixedTag<float, N> d;
+  const hn::FixedTag<uint64_t, N / 2> d64;
+  const auto r0 = LoadEveryFourth<N>(x, stride), r1 = LoadEveryFourth<N>(x + stride, stride);
+  const auto r2 = LoadEveryFourth<N>(x + 2 * stride, stride), r3 = LoadEveryFourth<N>(x + 3 * stride, stride);
   const auto a = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
   const auto c = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)), e = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, a, c)), d, to);
@@ -71,23 +63,25 @@ HWY_INLINE void Transpose4x4(const T* HWY_RESTRICT x, int64_t stride, float scal
 #endif
 }
 
-// to[j * to_stride + i] = x(i, j) * scale for i < rows, zero for rows <= i < width. A remainder of rows is done by
-// transposing the last four once more.
+// to[j * to_stride + i] = x(i, j) for i < rows, zero for rows <= i < width; d is a multiple of 4. Rows left over are
+// done by transposing the last four once more.
 template <class T>
 HWY_INLINE void TransposeInto(const T* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t d, int64_t width,
-                              float scale, float* HWY_RESTRICT to, int64_t to_stride) {
+                              float* HWY_RESTRICT to, int64_t to_stride) {
+  constexpr int kFew = HWY_MIN(kLanes, 4);
   int64_t i = 0;
-  while (i < rows && rows >= 4) {
-    if (i + 4 > rows) i = rows - 4;
-    int64_t j = 0;
-    for (; j + 4 <= d; j += 4) Transpose4x4(x + i * stride + j, stride, scale, to + j * to_stride + i, to_stride);
-    for (; j < d; ++j) {
-      for (int64_t r = 0; r < 4; ++r) to[j * to_stride + i + r] = Scaled(x[(i + r) * stride + j], scale);
-    }
-    i += 4;
+  for (; i + kLanes <= rows; i += kLanes) {
+    for (int64_t j = 0; j < d; j += 4)
+      TransposeFour<kLanes>(x + i * stride + j, stride, to + j * to_stride + i, to_stride);
+  }
+  while (i < rows && rows >= kFew) {
+    i = HWY_MIN(i, rows - kFew);
+    for (int64_t j = 0; j < d; j += 4)
+      TransposeFour<kFew>(x + i * stride + j, stride, to + j * to_stride + i, to_stride);
+    i += kFew;
   }
   for (; i < rows; ++i) {
-    for (int64_t j = 0; j < d; ++j) to[j * to_stride + i] = Scaled(x[i * stride + j], scale);
+    for (int64_t j = 0; j < d; ++j) to[j * to_stride + i] = to_float(x[i * stride + j]);
   }
   for (; i < width; ++i) {
     for (int64_t j = 0; j < d; ++j) to[j * to_stride + i] = 0.f;
@@ -98,7 +92,7 @@ template <class T>
 HWY_NOINLINE void PackTransposed(const T* x, int64_t stride, int64_t rows, int64_t d, int64_t padded, float* to) {
   for (int64_t i = 0; i < padded; i += kPanel) {
     const int64_t here = HWY_MIN(HWY_MAX(rows - i, int64_t{0}), int64_t{kPanel});
-    TransposeInto(x + (here > 0 ? i * stride : 0), stride, here, d, int64_t{kPanel}, 1.f, to + i * d, int64_t{kPanel});
+    TransposeInto(x + (here > 0 ? i * stride : 0), stride, here, d, int64_t{kPanel}, to + i * d, int64_t{kPanel});
   }
 }
 
