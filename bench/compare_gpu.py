@@ -71,7 +71,8 @@ def cases() -> list[Case]:
     for d, d_v in ((96, 96), (192, 128), (256, 256)):
         for name in ("full", "causal"):
             keep = causal_from(0) if name == "causal" else None
-            found.append(Case("dims", f"{name}-s16384-h16-d{d}x{d_v}", name, keep, 16384, 16384, d, d_v, h_q=16, h_kv=16,
+            title = f"{name}-s16384-h16-d{d}x{d_v}"
+            found.append(Case("dims", title, name, keep, 16384, 16384, d, d_v, h_q=16, h_kv=16,
                               causal=name == "causal"))
     s = 16384
     generator = torch.Generator().manual_seed(7)

@@ -96,7 +96,8 @@ def table(rows: list[Row]) -> str:
     large = max(row.ours["tflops"] or 0 for row in rows) > 10
     compared = any(row.peers for row in rows)
     first = rows[0].ours
-    heads = ["case", "direction", "type", "ms", "TFLOP/s" if large else "GFLOP/s", "of peak"] + compared * ["fastest peer, its time over ours"]
+    heads = ["case", "direction", "type", "ms", "TFLOP/s" if large else "GFLOP/s", "of peak"]
+    heads += compared * ["fastest peer, its time over ours"]
     lines = [
         f"{first['device']}; {first['versions']}; commit {first['commit']}; {first['date'][:10]}:",
         "",
