@@ -15,16 +15,16 @@ struct ColIntervals {
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     return IntervalTable::holds(a, kv, q);
   }
-  static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
-                                            uint64_t* bits) {
-    for (int64_t w = 0; w < words; ++w) {
-      const int64_t kv = kv_begin + 64 * w, count = min_of(64, a.s_kv - kv);
-      uint64_t kept = 0;
-      for (int64_t i = 0; i < count; ++i) kept |= uint64_t{IntervalTable::holds(a, kv + i, q)} << i;
-      bits[w] = kept;
+  // 64 rows of one key: what a device's warp, a key a lane, turns into words of rows.
+  static ANYMASK_HOST_DEVICE uint64_t col_word(const LeafArgs& a, int64_t kv, int64_t q_begin) {
+    const int64_t n = a.ints[0], first = IntervalTable::line_index(a, kv) * n;
+    uint64_t kept = 0;
+    for (int64_t i = first; i < first + n; ++i) {
+      kept |= bit_range(IntervalTable::begins(a)[i] - q_begin, IntervalTable::ends(a)[i] - q_begin);
     }
+    return kept;
   }
-  // Of many rows. A key's bit changes where one of its intervals begins or ends (they are disjoint): note the changes
+  // A key's bit changes where one of its intervals begins or ends (they are disjoint): note the changes
   // in their rows, then sum them downwards. Costs the intervals and the words, whatever is kept.
   static ANYMASK_HOST_DEVICE void words(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin,
                                         int64_t words, uint64_t* bits) {
