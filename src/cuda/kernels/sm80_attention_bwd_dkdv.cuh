@@ -36,13 +36,11 @@
 
 namespace anymask {
 
-// A step of queries of one query head, ready for use. Offsets in elements.
-struct DkdvStep {
-  int64_t q, dout, stats, dq;  // dq: of the head's 16-row block at query0, in floats
-  int32_t query0, rows;        // rows <= 0: there is no such step
-  int32_t bit_tile;            // -1: FULL
+// A step of queries of one query head.
+struct alignas(16) DkdvStep {
+  int32_t query0, rows;  // rows: from query0 to the end; 0: there is no such step
+  int32_t bit_tile;      // -1: FULL
   int32_t head;
-  ScoreTerms terms;
 };
 
 template <class T_, int head_dim_, int m_tiles_, int queries_, int stages_>
@@ -51,8 +49,10 @@ struct DkdvTile {
   static constexpr int head_dim = head_dim_, m_tiles = m_tiles_, queries = queries_, stages = stages_;
   static constexpr int threads = 256, keys = 64 * m_tiles;
   static constexpr int q_tiles = queries / 16;
+  // On an SM: two where the accumulators of a thread, dV or dK and S^T, leave room for it.
+  static constexpr int blocks = m_tiles * (head_dim + queries) / 2 <= 96 ? 2 : 1;
   // dQ: warps along queries and along head_dim, and each one's 16 x 8 tiles.
-  static constexpr int dq_warps_m = queries == 64 ? (head_dim % 64 == 0 ? 2 : 4) : queries / 16;
+  static constexpr int dq_warps_m = queries == 128 ? 4 : queries == 64 ? (head_dim % 64 == 0 ? 2 : 4) : queries / 16;
   static constexpr int dq_warps_n = 8 / dq_warps_m;
   static constexpr int dq_m = queries / 16 / dq_warps_m, dq_n = head_dim / 8 / dq_warps_n;
   static_assert(dq_n % 2 == 0 && dq_m >= 1 && 128 % queries == 0);
@@ -63,44 +63,37 @@ struct DkdvTile {
     uint32_t ds[2][keys * queries / 2];  // P^T in register order, then dS^T [keys][queries]
     float lse[stages][queries], delta[stages][queries];
     DkdvStep steps[4];
+    ScoreTerms terms[4];
     RunCursor cursor;
     CudaItem item;
     CudaSequence sequence;
+    // Where query 0 of head 0 begins, in elements.
+    int64_t q_offset, dout_offset, stats_offset, dq_offset;
     int32_t head, head_end, index;  // query heads still to come; the item
     int32_t key0, keys_left;        // the item's first key, and keys from there to the end
   };
 };
 
-// Opens an item: its first two steps. By one thread.
+// By one thread, two steps ahead of everyone.
 template <class Tile>
-__device__ __noinline__ void dkdv_write_step(typename Tile::Shared& s, int slot, const AttentionParams& p,
-                                             const BackwardScratch& w) {
-  const CudaSequence& sequence = s.sequence;
+__device__ __forceinline__ void dkdv_write_step(typename Tile::Shared& s, int slot, const AttentionParams& p,
+                                                const BackwardScratch& w) {
   while (s.head < s.head_end && s.cursor.done()) {
-    if (++s.head < s.head_end) s.cursor.start(s.item, p.plan.runs, sequence.s_q);
+    if (++s.head < s.head_end) s.cursor.start(s.item, p.plan.runs, s.sequence.s_q);
   }
-  DkdvStep& step = s.steps[slot];
   if (s.head >= s.head_end) {
-    step.rows = 0;
+    s.steps[slot].rows = 0;
     return;
   }
-  const int32_t query0 = s.cursor.key;
-  const int64_t row = sequence.q_begin + query0, stat_row = row + sequence.batch * p.tokens_q;
-  step.query0 = query0;
-  step.rows = sequence.s_q - query0;
-  step.bit_tile = s.cursor.full() ? -1 : s.cursor.bit_tile();
-  step.head = s.head;
-  step.q = sequence.batch * p.q.stride_b + row * p.q.stride_s + s.head * p.q.stride_h;
-  step.dout = sequence.batch * p.dout.stride_b + row * p.dout.stride_s + s.head * p.dout.stride_h;
-  step.stats = s.head * p.stat_stride + stat_row;
-  step.dq = s.head * w.dq_stride + ((stat_row - query0) / 16 + s.item.sequence + query0 / 16) * (16 * Tile::head_dim);
-  if (w.natural) step.terms.set(p, s.item.sequence, s.head, sequence.s_q, sequence.s_kv);
-  s.cursor.advance(Tile::queries, s.item, p.plan.runs, sequence.s_q);
+  s.steps[slot] = {s.cursor.key, s.sequence.s_q - s.cursor.key, s.cursor.full() ? -1 : s.cursor.bit_tile(), s.head};
+  if (w.natural) s.terms[slot].set(p, s.item.sequence, s.head, s.sequence.s_q, s.sequence.s_kv);
+  s.cursor.advance(Tile::queries, s.item, p.plan.runs, s.sequence.s_q);
 }
 
+// An item and its first two steps, by one thread.
 template <class Tile>
-__device__ __forceinline__ void dkdv_open_item(typename Tile::Shared& s, const AttentionParams& p,
-                                               const BackwardScratch& w) {
+__device__ __noinline__ void dkdv_open_item(typename Tile::Shared& s, const AttentionParams& p,
+                                            const BackwardScratch& w) {
   s.item = p.plan.items[s.index];
   s.sequence = p.sequences[s.item.sequence];
   // Items count kv heads where the kernel writes dk and dv, query heads where sums are kept.
@@ -108,6 +101,10 @@ __device__ __forceinline__ void dkdv_open_item(typename Tile::Shared& s, const A
   s.head_end = w.dk_sum == nullptr ? s.head + p.group : s.head + 1;
   s.key0 = s.item.m_block * Tile::keys;
   s.keys_left = s.sequence.s_kv - s.key0;
+  s.q_offset = s.sequence.batch * p.q.stride_b + s.sequence.q_begin * p.q.stride_s;
+  s.dout_offset = s.sequence.batch * p.dout.stride_b + s.sequence.q_begin * p.dout.stride_s;
+  s.stats_offset = s.sequence.batch * p.tokens_q + s.sequence.q_begin;
+  s.dq_offset = (s.stats_offset / 16 + s.item.sequence) * (16 * Tile::head_dim);
   s.cursor.start(s.item, p.plan.runs, s.sequence.s_q);
   dkdv_write_step<Tile>(s, 0, p, w);
   dkdv_write_step<Tile>(s, 1, p, w);
@@ -118,15 +115,17 @@ template <class Tile>
 __device__ __forceinline__ void dkdv_load_step(typename Tile::Shared& s, const DkdvStep& step, int stage, bool role_dk,
                                                const AttentionParams& p, const BackwardScratch& w) {
   const int thread = threadIdx.x % 128;
-  const auto* source =
-      role_dk ? static_cast<const uint16_t*>(p.dout.data) + step.dout : static_cast<const uint16_t*>(p.q.data) + step.q;
+  const CudaTensor& t = role_dk ? p.dout : p.q;
+  const auto* source = static_cast<const uint16_t*>(t.data) + (role_dk ? s.dout_offset : s.q_offset) +
+                       step.query0 * t.stride_s + step.head * t.stride_h;
   load_tile<Tile::queries, Tile::head_dim, 128>(ptx::shared_address(role_dk ? s.dout[stage] : s.q[stage]), source,
-                                                role_dk ? p.dout.stride_s : p.q.stride_s, step.rows,
-                                                role_dk ? p.d_v : p.d_qk, w.aligned != 0, thread);
+                                                t.stride_s, step.rows, role_dk ? p.d_v : p.d_qk, w.aligned != 0,
+                                                thread);
   if (thread < Tile::queries) {
     float* const to = (role_dk ? s.delta[stage] : s.lse[stage]) + thread;
     if (thread < step.rows) {
-      ptx::cp_async_4(ptx::shared_address(to), (role_dk ? p.delta : p.row_lse) + step.stats + thread, true);
+      const float* from = (role_dk ? p.delta : p.row_lse) + step.head * p.stat_stride + s.stats_offset + step.query0;
+      ptx::cp_async_4(ptx::shared_address(to), from + thread, true);
     } else {
       *to = role_dk ? 0.f : INFINITY;
     }
@@ -144,14 +143,153 @@ __device__ __forceinline__ void dkdv_add_dq(const typename Tile::Shared& s, cons
 #pragma unroll
   for (int m = 0; m < Tile::dq_m; ++m) {
     if ((m0 + m) * 16 >= step.rows) continue;
-    float* const to = w.dq_sum + step.dq + ((m0 + m) * (Tile::head_dim / 8) + n0) * 128;
+    float* const to = w.dq_sum + step.head * w.dq_stride + s.dq_offset + step.query0 * Tile::head_dim +
+                      ((m0 + m) * (Tile::head_dim / 8) + n0) * 128;
 #pragma unroll
     for (int n = 0; n < Tile::dq_n; ++n) add_fragment(to + n * 128, dq[m][n], lane);
   }
 }
 
+// Bits of the warp's keys and this step's queries; keys beyond the end have none.
 template <class Tile>
-__global__ void __launch_bounds__(Tile::threads, 1)
+__device__ __forceinline__ void dkdv_load_words(uint32_t (&words)[Tile::m_tiles][2], const typename Tile::Shared& s,
+                                                const DkdvStep& step, int first_key, int lane,
+                                                const AttentionParams& p) {
+#pragma unroll
+  for (int m = 0; m < Tile::m_tiles; ++m) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int key = first_key + m * 16 + h * 8 + lane / 4;
+      words[m][h] = key < s.keys_left ? 0xffffffffu : 0;
+      if (step.bit_tile >= 0)
+        words[m][h] &= __ldg(p.plan.bit_units + int64_t{step.bit_tile} * (Tile::keys * 4) + key * 4 + lane % 4) >>
+                       (step.query0 % 128 / 4);
+    }
+  }
+}
+
+// P^T = exp2(c S^T - lse), 0 where the bit is 0: as operand, and to the other warp of the pair in the same order.
+template <class Tile>
+__device__ __forceinline__ void dkdv_probabilities(uint32_t (&packed)[Tile::m_tiles][Tile::q_tiles][4],
+                                                   const float (&score)[Tile::m_tiles][2 * Tile::q_tiles][4],
+                                                   const typename Tile::Shared& s, const DkdvStep& step, int stage,
+                                                   uint32_t to, int first_key, int lane, const AttentionParams& p) {
+  using T = typename Tile::T;
+  const float* const lse = &s.lse[stage][2 * (lane % 4)];
+  const float c = p.softmax_scale * backward_log2_e;
+  const auto exponentiate = [&](auto masked) {
+    uint32_t words[Tile::m_tiles][2];
+    if constexpr (decltype(masked)::value) dkdv_load_words<Tile>(words, s, step, first_key, lane, p);
+#pragma unroll
+    for (int j = 0; j < Tile::q_tiles; ++j) {
+      float2 base[2];
+#pragma unroll
+      for (int x = 0; x < 2; ++x) {
+        base[x] = *reinterpret_cast<const float2*>(lse + 8 * (2 * j + x));
+        base[x].x = probability_shift<T> - base[x].x, base[x].y = probability_shift<T> - base[x].y;
+      }
+#pragma unroll
+      for (int m = 0; m < Tile::m_tiles; ++m) {
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {
+          const float(&d)[4] = score[m][2 * j + x / 2];
+          float low = ptx::exp2_approx(fmaf(d[x % 2 * 2], c, base[x / 2].x));
+          float high = ptx::exp2_approx(fmaf(d[x % 2 * 2 + 1], c, base[x / 2].y));
+          if constexpr (decltype(masked)::value) {
+            low = words[m][x % 2] & (1u << (2 * (2 * j + x / 2))) ? low : 0;
+            high = words[m][x % 2] & (2u << (2 * (2 * j + x / 2))) ? high : 0;
+          }
+          packed[m][j][x] = ptx::pack<T>(low, high);
+        }
+        ptx::st_shared_16(to + ((m * Tile::q_tiles + j) * 32 + lane) * 16, packed[m][j]);
+      }
+    }
+  };
+  if (step.bit_tile >= 0 || s.keys_left < Tile::keys) {
+    exponentiate(std::true_type{});
+  } else {
+    exponentiate(std::false_type{});
+  }
+}
+
+// The same with softcap, bias, ALiBi. What crosses is P^T times the softcap's slope: dS^T is made of it.
+template <class Tile>
+__device__ __forceinline__ void dkdv_natural_probabilities(uint32_t (&packed)[Tile::m_tiles][Tile::q_tiles][4],
+                                                           const float (&score)[Tile::m_tiles][2 * Tile::q_tiles][4],
+                                                           const typename Tile::Shared& s, int i, int stage,
+                                                           uint32_t to, int first_key, int lane,
+                                                           const AttentionParams& p) {
+  using T = typename Tile::T;
+  const DkdvStep& step = s.steps[i & 3];
+  const ScoreTerms& terms = s.terms[i & 3];
+  const float* const lse = &s.lse[stage][2 * (lane % 4)];
+  uint32_t words[Tile::m_tiles][2];
+  dkdv_load_words<Tile>(words, s, step, first_key, lane, p);
+#pragma unroll
+  for (int j = 0; j < Tile::q_tiles; ++j) {
+#pragma unroll
+    for (int m = 0; m < Tile::m_tiles; ++m) {
+      uint32_t crossing[4];
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {
+        float probability[2], slope[2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int column = 8 * (2 * j + x / 2) + e, query = column + 2 * (lane % 4);
+          probability[e] = 0, slope[e] = 0;
+          if (words[m][x % 2] & (1u << (2 * (2 * j + x / 2) + e)) && query < step.rows) {
+            const int key = s.key0 + first_key + m * 16 + x % 2 * 8 + lane / 4;
+            probability[e] = natural_probability(
+                terms.score(p, score[m][2 * j + x / 2][x % 2 * 2 + e], step.query0 + query, key, slope[e]), lse[column],
+                probability_shift<T>);
+          }
+        }
+        packed[m][j][x] = ptx::pack<T>(probability[0], probability[1]);
+        crossing[x] = ptx::pack<T>(probability[0] * slope[0], probability[1] * slope[1]);
+      }
+      ptx::st_shared_16(to + ((m * Tile::q_tiles + j) * 32 + lane) * 16, crossing);
+    }
+  }
+}
+
+// dS^T = P^T (dP^T - delta): as operand, and for dQ over the bytes P^T came in, [keys][queries].
+template <class Tile>
+__device__ __forceinline__ void dkdv_gradients(uint32_t (&packed)[Tile::m_tiles][Tile::q_tiles][4],
+                                               const float (&dp)[Tile::m_tiles][2 * Tile::q_tiles][4], uint32_t ds,
+                                               int lane, bool store) {
+  using T = typename Tile::T;
+#pragma unroll
+  for (int m = 0; m < Tile::m_tiles; ++m) {
+#pragma unroll
+    for (int j = 0; j < Tile::q_tiles; ++j) {
+      uint32_t probability[4];
+      ptx::ld_shared_16(probability, ds + ((m * Tile::q_tiles + j) * 32 + lane) * 16);
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {
+        const float2 weight = unpack<T>(probability[x]);
+        const float(&d)[4] = dp[m][2 * j + x / 2];
+        packed[m][j][x] = ptx::pack<T>(weight.x * probability_unit<T> * d[x % 2 * 2],
+                                       weight.y * probability_unit<T> * d[x % 2 * 2 + 1]);
+      }
+    }
+  }
+  if (!store) return;
+  __syncwarp();  // P^T is read
+  const uint32_t to = ds + Swizzle<Tile::queries>::offset(lane / 4, 0) + lane % 4 * 4;
+#pragma unroll
+  for (int m = 0; m < Tile::m_tiles; ++m) {
+#pragma unroll
+    for (int j = 0; j < Tile::q_tiles; ++j) {
+#pragma unroll
+      for (int x = 0; x < 4; ++x)
+        ptx::st_shared_4(Swizzle<Tile::queries>::chunk(to, 2 * j + x / 2) + (m * 16 + x % 2 * 8) * Tile::queries * 2,
+                         packed[m][j][x]);
+    }
+  }
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     sm80_attention_bwd_dkdv(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
   using T = typename Tile::T;
   constexpr int m_tiles = Tile::m_tiles, q_tiles = Tile::q_tiles, head_dim = Tile::head_dim;
@@ -197,146 +335,39 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         ptx::cp_async_wait<0>();
         __syncthreads();
       }
-      if (threadIdx.x == 0) dkdv_write_step<Tile>(s, (i + 2) & 3, p, w);
-      if (role_dk && one_pass && i > 0) dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
-
       const DkdvStep& step = s.steps[i & 3];
       const uint32_t ds = exchange + (i & 1) * buffer_bytes;
-      float score[m_tiles][2 * q_tiles][4];  // S^T, or dP^T - delta
       uint32_t packed[m_tiles][q_tiles][4];  // P^T, or dS^T
-      uint32_t words[m_tiles][2];
-      const bool masked = step.bit_tile >= 0 || s.keys_left < Tile::keys;
       if (role_dk) {
+        if (one_pass && i > 0) dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
+        // dP^T - delta = V dO^T - delta
+        float dp[m_tiles][2 * q_tiles][4];
 #pragma unroll
         for (int n = 0; n < 2 * q_tiles; ++n) {
           const float2 delta = *reinterpret_cast<const float2*>(&s.delta[stage][n * 8 + 2 * (lane % 4)]);
 #pragma unroll
-          for (int m = 0; m < m_tiles; ++m)
-            score[m][n][0] = score[m][n][2] = -delta.x, score[m][n][1] = score[m][n][3] = -delta.y;
+          for (int m = 0; m < m_tiles; ++m) dp[m][n][0] = dp[m][n][2] = -delta.x, dp[m][n][1] = dp[m][n][3] = -delta.y;
         }
-      } else {
-#pragma unroll
-        for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            const int key = first_key + m * 16 + h * 8 + lane / 4;
-            words[m][h] = key < s.keys_left ? 0xffffffffu : 0;
-            if (step.bit_tile >= 0)
-              words[m][h] &= __ldg(p.plan.bit_units + int64_t{step.bit_tile} * (Tile::keys * 4) + key * 4 + lane % 4) >>
-                             (step.query0 % 128 / 4);
-          }
-#pragma unroll
-          for (int n = 0; n < 2 * q_tiles; ++n) score[m][n][0] = score[m][n][1] = score[m][n][2] = score[m][n][3] = 0;
-        }
-      }
-
-      // S^T = K Q^T, dP^T = V dO^T
-      multiply_rows<T, head_dim>(score, ptx::shared_address(role_dk ? s.v : s.k) + row_offset,
-                                 ptx::shared_address(role_dk ? s.dout[stage] : s.q[stage]), lane);
-
-      if (role_dk) {
-        // dS^T = P^T (dP^T - delta)
+        multiply_rows<T, head_dim>(dp, ptx::shared_address(s.v) + row_offset, ptx::shared_address(s.dout[stage]), lane);
+        if (threadIdx.x == 128) dkdv_write_step<Tile>(s, (i + 2) & 3, p, w);  // here this warp would wait for P^T
         ptx::barrier_sync(1 + pair, 64);
-#pragma unroll
-        for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-          for (int j = 0; j < q_tiles; ++j) {
-            uint32_t probability[4];
-            ptx::ld_shared_16(probability, ds + ((m * q_tiles + j) * 32 + lane) * 16);
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-              const float2 weight = unpack<T>(probability[x]);
-              const float(&d)[4] = score[m][2 * j + x / 2];
-              packed[m][j][x] = ptx::pack<T>(weight.x * probability_unit<T> * d[x % 2 * 2],
-                                             weight.y * probability_unit<T> * d[x % 2 * 2 + 1]);
-            }
-          }
-        }
-        if (one_pass) {
-          __syncwarp();  // P^T is read, its bytes are free
-#pragma unroll
-          for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-            for (int j = 0; j < q_tiles; ++j) {
-#pragma unroll
-              for (int x = 0; x < 4; ++x)
-                ptx::st_shared_4(
-                    ds + Swizzle<Tile::queries>::offset(m * 16 + x % 2 * 8 + lane / 4, 2 * j + x / 2) + lane % 4 * 4,
-                    packed[m][j][x]);
-            }
-          }
-        }
+        dkdv_gradients<Tile>(packed, dp, ds, lane, one_pass);
+        // dK += dS^T Q
+        accumulate_rows<T, head_dim>(acc, packed, ptx::shared_address(s.q[stage]), lane);
       } else {
-        // P^T = exp2(c S^T - lse), 0 where the bit is 0
-        const float* const lse = &s.lse[stage][2 * (lane % 4)];
+        // S^T = K Q^T
+        float score[m_tiles][2 * q_tiles][4] = {};
+        multiply_rows<T, head_dim>(score, ptx::shared_address(s.k) + row_offset, ptx::shared_address(s.q[stage]), lane);
         if (w.natural) {
-#pragma unroll
-          for (int j = 0; j < q_tiles; ++j) {
-#pragma unroll
-            for (int m = 0; m < m_tiles; ++m) {
-              uint32_t crossing[4];
-#pragma unroll
-              for (int x = 0; x < 4; ++x) {
-                float probability[2], slope[2];
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                  const int column = 8 * (2 * j + x / 2) + e;  // of the lane's own
-                  probability[e] = 0, slope[e] = 0;
-                  if (words[m][x % 2] & (1u << (2 * (2 * j + x / 2) + e))) {
-                    const int query = column + 2 * (lane % 4), key = first_key + m * 16 + x % 2 * 8 + lane / 4;
-                    if (query < step.rows)
-                      probability[e] =
-                          natural_probability(step.terms.score(p, score[m][2 * j + x / 2][x % 2 * 2 + e],
-                                                               step.query0 + query, s.key0 + key, slope[e]),
-                                              lse[column], probability_shift<T>);
-                  }
-                }
-                packed[m][j][x] = ptx::pack<T>(probability[0], probability[1]);
-                crossing[x] = ptx::pack<T>(probability[0] * slope[0], probability[1] * slope[1]);
-              }
-              ptx::st_shared_16(ds + ((m * q_tiles + j) * 32 + lane) * 16, crossing);
-            }
-          }
+          dkdv_natural_probabilities<Tile>(packed, score, s, i, stage, ds, first_key, lane, p);
         } else {
-          const float c = p.softmax_scale * backward_log2_e;
-          const auto exponentiate = [&](auto with_mask) {
-#pragma unroll
-            for (int j = 0; j < q_tiles; ++j) {
-              float2 base[2];
-#pragma unroll
-              for (int x = 0; x < 2; ++x) {
-                base[x] = *reinterpret_cast<const float2*>(lse + 8 * (2 * j + x));
-                base[x].x = probability_shift<T> - base[x].x, base[x].y = probability_shift<T> - base[x].y;
-              }
-#pragma unroll
-              for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {
-                  const float(&d)[4] = score[m][2 * j + x / 2];
-                  float low = ptx::exp2_approx(fmaf(d[x % 2 * 2], c, base[x / 2].x));
-                  float high = ptx::exp2_approx(fmaf(d[x % 2 * 2 + 1], c, base[x / 2].y));
-                  if constexpr (decltype(with_mask)::value) {
-                    low = words[m][x % 2] & (1u << (2 * (2 * j + x / 2))) ? low : 0;
-                    high = words[m][x % 2] & (2u << (2 * (2 * j + x / 2))) ? high : 0;
-                  }
-                  packed[m][j][x] = ptx::pack<T>(low, high);
-                }
-                ptx::st_shared_16(ds + ((m * q_tiles + j) * 32 + lane) * 16, packed[m][j]);
-              }
-            }
-          };
-          if (masked) {
-            exponentiate(std::true_type{});
-          } else {
-            exponentiate(std::false_type{});
-          }
+          dkdv_probabilities<Tile>(packed, score, s, step, stage, ds, first_key, lane, p);
         }
         ptx::barrier_arrive(1 + pair, 64);
+        // dV += P^T dO
+        accumulate_rows<T, head_dim>(acc, packed, ptx::shared_address(s.dout[stage]), lane);
+        if (one_pass && i > 0) dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
       }
-
-      // dV += P^T dO, dK += dS^T Q
-      accumulate_rows<T, head_dim>(acc, packed, ptx::shared_address(role_dk ? s.q[stage] : s.dout[stage]), lane);
-      if (!role_dk && one_pass && i > 0) dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
     }
     ptx::cp_async_wait<0>();
     __syncthreads();
@@ -366,13 +397,14 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       }
     } else {
       const uint32_t tile = ptx::shared_address(role_dk ? s.k : s.v) + row_offset;
+      const uint32_t at = tile + Swizzle<head_dim>::offset(lane / 4, 0) + lane % 4 * 4;
 #pragma unroll
       for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
 #pragma unroll
           for (int n = 0; n < head_dim / 8; ++n)
-            ptx::st_shared_4(tile + Swizzle<head_dim>::offset(m * 16 + h * 8 + lane / 4, n) + lane % 4 * 4,
+            ptx::st_shared_4(Swizzle<head_dim>::chunk(at, n) + (m * 16 + h * 8) * head_dim * 2,
                              ptx::pack<T>(acc[m][n][2 * h] * unit, acc[m][n][2 * h + 1] * unit));
         }
       }

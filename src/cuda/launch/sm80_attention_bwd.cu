@@ -1,3 +1,4 @@
+// The kernels of a portable backward in their order: facts of the rows, the passes, what sums become.
 #include "cuda/launch/sm80_attention_bwd.h"
 
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+// sm80_attention_bwd for head dims up to 192 in bfloat16.
 #include "cuda/launch/sm80_attention_bwd_instance.cuh"
 
 namespace anymask {
