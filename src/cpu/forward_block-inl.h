@@ -108,6 +108,7 @@ class Block {
   }
 
   void run() {
+    prefetch<false>(problem_.q, problem_.d_qk);
     P::PackQueries(problem_, sequence_, task_.block, scores_.query_factor(P::kScalesQueries), q_);
     pass(false);
     if (any_mixed_ && has_nan()) pass(true);
@@ -132,7 +133,8 @@ class Block {
     std::memset(o_, 0, static_cast<size_t>(groups_ * kGroup * o_stride_) * sizeof(float));
     for (int64_t first = 0; first < task_.num_tiles; first += chunk_tiles) {
       gather(first, HWY_MIN(task_.num_tiles - first, chunk_tiles));
-      if (first + chunk_tiles >= task_.num_tiles && task_.partial.o == nullptr) prefetch_out();
+      if (first + chunk_tiles >= task_.num_tiles && task_.partial.o == nullptr)
+        prefetch<true>(problem_.out, problem_.d_v);
       for (int64_t g = 0; g < groups_; ++g) {
         if (!select(g)) continue;
         score(g);
@@ -337,16 +339,16 @@ class Block {
     return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, stats_[i / kGroup].sum + i % kGroup * kLanes)));
   }
 
-  // The rows of the result, which are written next.
-  void prefetch_out() const {
+  // Fetches the block's rows of q, or of the result, which are written next.
+  template <bool kToWrite>
+  void prefetch(const Tensor4& t, int64_t d) const {
     const RowBlock& block = task_.block;
     const int64_t size = size_of(problem_.dtype);
     for (int64_t h = 0; h < block.heads; ++h) {
-      const int64_t at = sequence_.batch * problem_.out.stride_b +
-                         (sequence_.q_begin + block.token) * problem_.out.stride_s +
-                         (block.head + h) * problem_.out.stride_h;
-      PrefetchRows<true>(static_cast<const char*>(problem_.out.data) + at * size, problem_.out.stride_s * size,
-                         problem_.d_v * size, 0, block.tokens);
+      const int64_t at =
+          sequence_.batch * t.stride_b + (sequence_.q_begin + block.token) * t.stride_s + (block.head + h) * t.stride_h;
+      PrefetchRows<kToWrite>(static_cast<const char*>(t.data) + at * size, t.stride_s * size, d * size, 0,
+                             block.tokens);
     }
   }
 

@@ -39,6 +39,17 @@ HWY_INLINE void ForStretches(const AttentionProblem& problem, const Sequence& se
   }
 }
 
+// Fetches the tile of keys that begins at `key`, if there is one: most likely the next.
+inline void PrefetchKeys(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int64_t key) {
+  const int64_t keys = HWY_MIN(tile_keys, sequence.s_kv - key), size = size_of(problem.dtype);
+  const auto fetch = [&](const Tensor4& t, int64_t d) {
+    const int64_t at = sequence.batch * t.stride_b + (sequence.kv_begin + key) * t.stride_s + kv_head * t.stride_h;
+    PrefetchRows(static_cast<const char*>(t.data) + at * size, t.stride_s * size, d * size, 0, keys);
+  };
+  fetch(problem.k, problem.d_qk);
+  fetch(problem.v, problem.d_v);
+}
+
 struct Fp32Products {
   using Packed = float;
   using Query = float;
@@ -77,6 +88,7 @@ struct Fp32Products {
   static void PackTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block,
                        float* k, float* v) {
     const int64_t key = n_block * tile_keys, keys = HWY_MIN(tile_keys, sequence.s_kv - key);
+    PrefetchKeys(problem, sequence, kv_head, key + tile_keys);
     with_type(problem.dtype, [&](auto t) {
       using T = decltype(t);
       PackTransposed(problem.k.at<const T>(sequence.batch, sequence.kv_begin + key, kv_head), problem.k.stride_s, keys,
@@ -162,6 +174,7 @@ struct Bf16Products {
   static void PackTile(const AttentionProblem& problem, const Sequence& sequence, int64_t kv_head, int32_t n_block,
                        uint16_t* k, uint16_t* v) {
     const int64_t key = n_block * tile_keys, keys = HWY_MIN(tile_keys, sequence.s_kv - key);
+    PrefetchKeys(problem, sequence, kv_head, key + tile_keys);
     const Bf16* from = problem.k.at<const Bf16>(sequence.batch, sequence.kv_begin + key, kv_head);
     PackTransposed(reinterpret_cast<const Pair32*>(from), problem.k.stride_s / 2, keys, problem.d_qk / 2,
                    (keys + kPanel - 1) / kPanel * kPanel, reinterpret_cast<float*>(k));
