@@ -46,10 +46,14 @@ class TileBits {
       return;
     }
     const int64_t inside = std::min(tile_words, width_ - from);  // words that begin inside the plane
-    for (int64_t i = 0; i < rows_; ++i) {
-      const uint64_t* row = words_.data() + i * width_ + from;
-      for (int64_t w = 0; w < inside; ++w) out[i * tile_words + w] = row[w];
-      for (int64_t w = inside; w < tile_words; ++w) out[i * tile_words + w] = 0;
+    const uint64_t* row = words_.data() + from;
+    if (tile_words == 1) {
+      for (int64_t i = 0; i < rows_; ++i) out[i] = row[i * width_];
+    } else {
+      for (int64_t i = 0; i < rows_; ++i, row += width_) {
+        for (int64_t w = 0; w < inside; ++w) out[i * tile_words + w] = row[w];
+        for (int64_t w = inside; w < tile_words; ++w) out[i * tile_words + w] = 0;
+      }
     }
     std::fill(out + rows_ * tile_words, out + grid_.tile_m * tile_words, uint64_t{0});
   }

@@ -51,11 +51,16 @@ struct Blocks {
   // Rows of one row of the map are equal: evaluated once, then copied.
   static ANYMASK_HOST_DEVICE void words(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin,
                                         int64_t words, uint64_t* bits) {
+    int64_t next = 0;  // the first row of the map's next row
     for (int64_t row = 0; row < rows; ++row, bits += words) {
-      const bool repeats = row > 0 && (q_begin + row) % a.ints[0] != 0;
+      if (row < next) {
+        for (int64_t w = 0; w < words; ++w) bits[w] = bits[w - words];
+        continue;
+      }
+      next = row + a.ints[0] - (q_begin + row) % a.ints[0];
       for (int64_t w = 0; w < words; ++w) {
         const int64_t kv = kv_begin + 64 * w;
-        bits[w] = repeats ? bits[w - words] : kv < a.s_kv ? word(a, q_begin + row, kv) : 0;
+        bits[w] = kv < a.s_kv ? word(a, q_begin + row, kv) : 0;
       }
     }
   }

@@ -87,6 +87,22 @@ struct Tree {
       k = nodes(a)[top].parent;
     }
   }
+  // A node keeps what its parent keeps, and itself: where the parent is among the rows, its words are copied. Walking
+  // every row's ancestors took 15 of 16 ms of planning a tree of 4,096 nodes.
+  static ANYMASK_HOST_DEVICE void words(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin,
+                                        int64_t words, uint64_t* bits) {
+    for (int64_t row = 0; row < rows; ++row, bits += words) {
+      const int64_t x = q_begin + row + a.shift - a.ints[0];
+      const int64_t up = x >= 0 && x < a.ints[1] && nodes(a)[x].parent >= 0 ? x - nodes(a)[x].parent : row + 1;
+      if (up > row) {
+        row_words(a, q_begin + row, kv_begin, words, bits);
+        continue;
+      }
+      for (int64_t w = 0; w < words; ++w) bits[w] = bits[w - up * words];
+      const int64_t self = x + a.ints[0] - kv_begin;
+      if (self >= 0 && self < 64 * words) set_range(bits, self, self + 1);
+    }
+  }
   static ANYMASK_HOST_DEVICE void set_range(uint64_t* bits, int64_t begin, int64_t end) {
     for (int64_t w = begin / 64; w * 64 < end; ++w) bits[w] |= bit_range(begin - 64 * w, end - 64 * w);
   }
