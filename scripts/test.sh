@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that must hold, from a bare clone: what CI runs. Stops at the first failure.
 #
-# 1. set-up  2. release build by g++  3. all tests
-# 4. library and command line by clang++, its warnings errors too, with address and undefined-behaviour sanitizers: the tests of
+# 1. set-up  2. release build by g++  3. all tests  4. the Python package: wheel, types, tests
+# 5. library and command line by clang++, its warnings errors too, with address and undefined-behaviour sanitizers: the tests of
 #    the inside, and the fuzzers' corpora. The thread sanitizer has a target of its own: `make tsan`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,6 +31,8 @@ echo "-- all tests: half an hour on two busy cores from a bare clone, less when 
 scripts/setup.sh build test
 scripts/build.sh release
 run_tests "all tests (2 to 4 minutes)" build/release
+scripts/test_python.sh
+summaries+=("Python: passed")
 
 # The sanitizers' builds hold the tests they are for; the rest of the tests are in `make asan` and `make tsan`.
 EXPECTED="4 minutes on two cores" scripts/build.sh clang-asan anymask_cli test_core test_mask test_plan test_cpu test_api \

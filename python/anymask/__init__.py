@@ -55,6 +55,7 @@ from ._mask import (
 )
 
 if TYPE_CHECKING:
+    from . import integrations
     from ._imports import (
         from_bsr,
         from_flashinfer,
@@ -92,6 +93,7 @@ _LATER = {
     ),
     "Picture": "_picture",
     "Plan": "_plan",
+    "integrations": "integrations",
 }
 
 
@@ -143,6 +145,7 @@ __all__ = [
     "from_tensor",
     "full",
     "get_num_threads",
+    "integrations",
     "keys",
     "mask_kinds",
     "named",
@@ -168,3 +171,5 @@ __all__ = [
 
 if "torch" in _sys.modules:  # in use already: make its operators known before anything is compiled
     from . import _torch as _torch
+
+    _torch.take_over()

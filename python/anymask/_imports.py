@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from ._mask import Mask, bits, blocks, causal, col_intervals, dense, documents, per_batch, prefix, row_intervals
+from ._mask import Mask, bits, blocks, col_intervals, dense, documents, per_batch, prefix, row_intervals
+from ._mask import causal as causal_mask
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -298,12 +299,9 @@ def from_flashmask(startend_row_indices: Array, causal: bool = True) -> Mask:
     else:
         begin = np.concatenate([table[..., :1], np.zeros_like(far)], axis=-1)
         end = np.concatenate([far, table[..., 1:]], axis=-1)
-    dropped = ~col_intervals(np.ascontiguousarray(begin), np.ascontiguousarray(end))
-    return _causal_top_left() & dropped if causal else dropped
-
-
-def _causal_top_left() -> Mask:
-    return causal(align="top_left")
+    end = np.maximum(begin, end)  # a range that ends before it starts drops nothing
+    dropped = ~col_intervals(np.ascontiguousarray(begin), end)
+    return causal_mask(align="top_left") & dropped if causal else dropped
 
 
 def from_flex(

@@ -7,6 +7,7 @@ or at `p = q` with `align="top_left"`. True means attend.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -71,6 +72,8 @@ def _offsets(cu: Integers) -> Array:
 
 # PyTorch's side, set when PyTorch is in use (anymask._torch): makes the tensor that stands for a mask in a graph.
 _make_token: Any = None
+# Masks made before that, by identity: they get theirs then.
+_without_token: weakref.WeakValueDictionary[int, Mask] = weakref.WeakValueDictionary()
 
 
 class Mask:
@@ -86,7 +89,11 @@ class Mask:
 
     def _set(self, handle: _c.Handle) -> None:
         object.__setattr__(self, "_h", handle)
-        object.__setattr__(self, "_token", None if _make_token is None else _make_token(handle))
+        if _make_token is None:
+            object.__setattr__(self, "_token", None)
+            _without_token[id(self)] = self
+        else:
+            object.__setattr__(self, "_token", _make_token(handle))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"mask: {name} cannot be set; masks are values: make another one")

@@ -44,9 +44,7 @@ def _token_of(mask: Mask | None) -> Tensor | None:
             f"attention: mask is of type {type(mask).__name__}; expected a mask: am.causal(), am.parse(text), "
             "am.dense(array of booleans), or am.from_tensor(array)"
         )
-    if mask._token is None:  # made before PyTorch was imported
-        object.__setattr__(mask, "_token", _token(mask._h))
-    return mask._token  # type: ignore[no-any-return]
+    return mask._token
 
 
 def _handle_of(token: Tensor | None) -> _c.Handle | None:
@@ -265,13 +263,19 @@ def attention(
 ) -> Any:
     """`anymask.attention` where q is a PyTorch tensor."""
     if not _is_compiling():
-        needs_grad = _grad_enabled() and (
-            q.requires_grad
-            or k.requires_grad
-            or v.requires_grad
-            or (bias is not None and bias.requires_grad)
-            or (sinks is not None and sinks.requires_grad)
-        )
+        if _attention._torch_attention is None:
+            take_over()
+        try:
+            needs_grad = _grad_enabled() and (
+                q.requires_grad
+                or k.requires_grad
+                or v.requires_grad
+                or (bias is not None and bias.requires_grad)
+                or (sinks is not None and sinks.requires_grad)
+            )
+        except AttributeError:
+            _one_library(q, k, v, bias, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv)
+            raise
         plain = type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN
         if plain and not _any_autocast() and not _dispatch_modes() and _transforms() is None:
             if not needs_grad:
@@ -292,15 +296,44 @@ def attention(
             "neither: use what is returned, or call under torch.no_grad()"
         )
     _refuse_alibi_gradient(alibi_slopes)
-    token = None if mask is None else mask._token
-    if mask is not None and token is None:
-        token = _token_of(mask)
+    _one_library(q, k, v, bias, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv)
     result = torch.ops.anymask.attention(
-        q, k, v, token, bias, scale, softcap, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv, deterministic, backend
+        q,
+        k,
+        v,
+        _token_of(mask),
+        bias,
+        scale,
+        softcap,
+        sinks,
+        alibi_slopes,
+        cu_seqlens_q,
+        cu_seqlens_kv,
+        deterministic,
+        backend,
     )
     return (result[0], result[1]) if return_lse else result[0]
 
 
-_attention._Tensor = torch.Tensor
-_attention._torch_attention = attention
+_NAMES = ("q", "k", "v", "bias", "sinks", "alibi_slopes", "cu_seqlens_q", "cu_seqlens_kv")
+
+
+def _one_library(*given: Any) -> None:
+    for name, x in zip(_NAMES, given, strict=True):
+        if x is not None and not isinstance(x, Tensor):
+            raise TypeError(
+                f"attention: {name} is of type {type(x).__name__} and q a PyTorch tensor; expected tensors of one "
+                f"library: torch.as_tensor({name})"
+            )
+
+
+def take_over() -> None:
+    """From now on calls with tensors come straight here. Never while a graph is traced, which watches these names."""
+    _attention._torch_attention = attention
+    _attention._Tensor = Tensor
+
+
 _mask._make_token = _token
+for _early in list(_mask._without_token.values()):
+    object.__setattr__(_early, "_token", _token(_early._h))
+_mask._without_token.clear()

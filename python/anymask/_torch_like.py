@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _torch as _torch
+from . import _torch as _torch  # the operators
 from ._anymask import UnsupportedError
 from ._attention import attention
 from ._mask import Mask, causal, window
