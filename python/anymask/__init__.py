@@ -55,7 +55,7 @@ from ._mask import (
 )
 
 if TYPE_CHECKING:
-    from . import integrations
+    from . import integrations, jax
     from ._imports import (
         from_bsr,
         from_flashinfer,
@@ -94,6 +94,7 @@ _LATER = {
     "Picture": "_picture",
     "Plan": "_plan",
     "integrations": "integrations",
+    "jax": "jax",
 }
 
 
@@ -146,6 +147,7 @@ __all__ = [
     "full",
     "get_num_threads",
     "integrations",
+    "jax",
     "keys",
     "mask_kinds",
     "named",

@@ -1,7 +1,7 @@
 """attention and its gradients, for arrays of every framework: one C call each.
 
-PyTorch tensors take a path of their own (`anymask._torch`: autograd, compilation). Its module is imported when they are
-first met, never by `import anymask` alone.
+PyTorch tensors take a path of their own (`anymask._torch`: autograd, compilation), as JAX arrays do (`anymask.jax`).
+Their modules are imported when such arrays are first met, never by `import anymask` alone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ def _other_route(kind: type) -> Callable[..., Any] | None:
         from . import _torch
 
         return cast("Callable[..., Any]", _torch.attention)
+    if origin in ("jax", "jaxlib"):
+        from . import jax
+
+        return cast("Callable[..., Any]", jax._attention)
     _direct.add(kind)
     return None
 

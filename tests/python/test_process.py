@@ -72,6 +72,7 @@ def test_errors_belong_to_their_thread() -> None:
     am.attention(p.q, p.k, p.v)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")  # threads exist: the point
 def test_a_fork_computes() -> None:
     p = Problem(s_q=200, s_kv=200)
     want = am.attention(p.q, p.k, p.v, "causal")
