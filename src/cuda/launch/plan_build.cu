@@ -1,0 +1,105 @@
+// See plan_build.h; the kernels are in kernels/plan_build.cuh.
+#include "cuda/launch/plan_build.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "cuda/kernels/plan_build.cuh"
+#include "cuda/launch/device.h"
+
+namespace anymask {
+namespace {
+
+using namespace plan_build;
+
+constexpr size_t piece_bytes = sizeof(UploadPiece);
+constexpr size_t max_pieces = 4;  // beyond, one copy costs less than so many launches
+
+// While a graph is captured the copy's source must live as long as the graph: the graph owns it. Says whether it does.
+bool give_to_graph(std::vector<std::byte>& bytes, cudaStream_t stream, const void*& source) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+#if CUDART_VERSION >= 13000
+  check_cuda(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+             "asking whether a graph is captured");
+#else
+  check_cuda(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph), "asking whether a graph is captured");
+#endif
+  if (status != cudaStreamCaptureStatusActive) return false;
+  auto owned = std::make_unique<std::vector<std::byte>>(std::move(bytes));
+  source = owned->data();
+  cudaUserObject_t object = nullptr;
+  check_cuda(cudaUserObjectCreate(
+                 &object, owned.get(), [](void* data) { delete static_cast<std::vector<std::byte>*>(data); }, 1,
+                 cudaUserObjectNoDestructorSync),
+             "giving a plan's upload to the graph");
+  static_cast<void>(owned.release());
+  check_cuda(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove),
+             "giving a plan's upload to the graph");
+  return true;
+}
+
+// Launches a kernel that waits by itself for the one before it, where the device can set it up meanwhile.
+template <class Kernel, class... Arguments>
+void launch_after(Kernel kernel, int32_t blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device,
+                  cudaStream_t stream, const Arguments&... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = device.major >= 9 ? 1 : 0;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), "building a plan");
+}
+
+}  // namespace
+
+void upload_plan(std::vector<std::byte> bytes, void* to, cudaStream_t stream) {
+  if (bytes.size() > max_pieces * piece_bytes) {
+    const size_t size = bytes.size();
+    const void* source = bytes.data();
+    give_to_graph(bytes, stream, source);
+    check_cuda(cudaMemcpyAsync(to, source, size, cudaMemcpyHostToDevice, stream), "uploading a mask");
+    return;
+  }
+  for (size_t at = 0; at < bytes.size(); at += piece_bytes) {
+    const size_t size = std::min(piece_bytes, bytes.size() - at);
+    UploadPiece piece;
+    std::memcpy(&piece, bytes.data() + at, size);
+    plan_upload<<<1, UploadPiece::words, 0, stream>>>(piece, reinterpret_cast<uint4*>(static_cast<std::byte*>(to) + at),
+                                                      static_cast<int32_t>(size / sizeof(uint4)));
+    check_cuda(cudaGetLastError(), "uploading a mask");
+  }
+}
+
+void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                       cudaStream_t stream) {
+  if (shape.num_rows > 0) {
+    const size_t bytes = 16 * ((static_cast<size_t>(shape.max_n_blocks) + 31) / 32);
+    if (bytes > 40 * 1024) {
+      constexpr size_t most = 16 * size_t{max_row_tiles / 32};
+      allow_shared_memory<plan_classify>(most, device);
+      allow_shared_memory<plan_runs>(most, device);
+    }
+    launch_after(plan_classify, shape.num_rows, row_threads, bytes, device, stream, build);
+    const int64_t warps = shape.max_bit_tiles * (shape.tile_m / 64), blocks = (warps * 32 - 1) / evaluate_threads + 1;
+    if (warps > 0) {
+      launch_after(plan_evaluate, static_cast<int32_t>(std::min<int64_t>(blocks, 4 * int64_t{device.num_sms})),
+                   evaluate_threads, 0, device, stream, build);
+    }
+    launch_after(plan_runs, shape.num_rows, row_threads, bytes, device, stream, build);
+  }
+  if (shape.num_planes > 0) launch_after(plan_pieces, shape.num_planes, piece_threads, 0, device, stream, build);
+  // Blocks enough for every SM; a block of few pairs meets few sections.
+  const int32_t pairs_per_block =
+      std::clamp(std::min(512 / std::max(shape.max_m_blocks, 1), (shape.pairs - 1) / device.num_sms + 1), 1, 64);
+  const int32_t blocks = std::max(1, (shape.pairs - 1) / pairs_per_block + 1);
+  launch_after(plan_items, blocks, item_threads, 0, device, stream, build, pairs_per_block);
+}
+
+}  // namespace anymask

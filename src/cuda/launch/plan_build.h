@@ -1,0 +1,27 @@
+// Launches what builds a plan: the upload, then five kernels. Everything is enqueued, nothing waits.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "cuda/launch/kernel.h"
+#include "cuda/plan/plan_data.h"
+
+namespace anymask {
+
+// Copies `bytes` (a multiple of 16 long) to device memory, in order with the stream. The source need not outlive the
+// call: short ones travel as parameters of a kernel, which a captured graph keeps; longer ones are staged by the
+// runtime, or, while a graph is captured, owned by the graph.
+void upload_plan(std::vector<std::byte> bytes, void* to, cudaStream_t stream);
+
+struct PlanBuildShape {
+  int32_t num_rows, num_planes, pairs;
+  int32_t tile_m, max_m_blocks, max_n_blocks;
+  int64_t max_bit_tiles;
+};
+void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                       cudaStream_t stream);
+
+}  // namespace anymask

@@ -1,0 +1,237 @@
+#include "cuda/plan/upload.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "core/error.h"
+#include "mask/plane_code.h"
+
+namespace anymask {
+namespace {
+
+constexpr size_t alignment = 16;
+// K and V of the heads that run together: what stays in the second-level cache beside everything else.
+constexpr double section_bytes = 16e6;
+
+int32_t blocks(int64_t length, int64_t tile) {
+  const int64_t count = (length + tile - 1) / tile;
+  if (count > std::numeric_limits<int32_t>::max())
+    fail_unsupported("attention: ", length, " tokens make more than 2^31 tiles of ", tile,
+                     ": call it for pieces of the sequence");
+  return static_cast<int32_t>(count);
+}
+
+template <class T>
+T* at_offset(void* base, size_t offset) {
+  return base == nullptr || offset == 0 ? nullptr : reinterpret_cast<T*>(static_cast<std::byte*>(base) + offset);
+}
+
+}  // namespace
+
+PlanUpload::PlanUpload(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape) {
+  header.tile_m = shape.tile_m;
+  header.transposed = shape.transposed ? 1 : 0;
+  header.parallelism = shape.parallelism;
+  bytes_.resize(sizeof(BuildHeader));
+  bytes_.resize((bytes_.size() + alignment - 1) / alignment * alignment);
+
+  const int64_t group = problem.group();
+  per_kv_head = shape.per_kv_head;
+  for (size_t i = 0; per_kv_head && mask.heads > 1 && i < mask.plane_of.size(); ++i) {
+    const auto head = static_cast<int64_t>(i) % mask.heads;
+    per_kv_head = mask.plane_of[i] == mask.plane_of[i - static_cast<size_t>(head % group)];
+  }
+  header.heads = static_cast<int32_t>(per_kv_head ? problem.h_kv : problem.h_q);
+  header.group = static_cast<int32_t>(per_kv_head ? 1 : group);
+  add_planes(mask);
+  add_pairs(mask, problem);
+  add_sections(problem);
+}
+
+size_t PlanUpload::append(const void* data, size_t bytes) {
+  const size_t at = bytes_.size();
+  bytes_.resize(at + (bytes + alignment - 1) / alignment * alignment);
+  if (bytes > 0) std::memcpy(bytes_.data() + at, data, bytes);
+  return at;
+}
+
+// Arrays the leaf owns are copied as they are; those of the mask, which may have any strides, row by row.
+LeafArgs PlanUpload::upload_leaf(const BoundLeaf& leaf) {
+  LeafArgs args = leaf.args;
+  for (size_t slot = 0; slot < std::size(args.data); ++slot) {
+    if (args.data[slot] == nullptr) continue;
+    size_t at = 0;
+    if (slot > 0 && leaf.args.data[slot] == leaf.args.data[0]) {  // one array in two roles
+      args.data[slot] = args.data[0];
+      continue;
+    }
+    if (leaf.held_bytes[slot] > 0) {
+      at = append(args.data[slot], static_cast<size_t>(leaf.held_bytes[slot]));
+    } else if (args.op == Op::bits || args.op == Op::dense || args.op == Op::threshold) {
+      const int64_t element = args.op == Op::threshold ? args.size[0] : 1;
+      const int64_t cols = args.op == Op::bits ? args.size[0] : args.s_kv;
+      const int64_t rows = args.stride[0][0] == 0 ? 1 : args.s_q;
+      const auto row_bytes = static_cast<int64_t>(alignment) *
+                             ((cols * element + static_cast<int64_t>(alignment) - 1) / static_cast<int64_t>(alignment));
+      at = append(nullptr, 0);
+      bytes_.resize(at + static_cast<size_t>(rows * row_bytes));
+      const auto* from = static_cast<const std::byte*>(leaf.args.data[slot]);
+      for (int64_t row = 0; row < rows; ++row) {
+        std::byte* to = bytes_.data() + at + row * row_bytes;
+        const std::byte* source = from + row * leaf.args.stride[0][0] * element;
+        if (leaf.args.stride[0][1] == 1) {
+          std::memcpy(to, source, static_cast<size_t>(cols * element));
+        } else {
+          for (int64_t i = 0; i < cols; ++i)
+            std::memcpy(to + i * element, source + i * leaf.args.stride[0][1] * element, static_cast<size_t>(element));
+        }
+      }
+      args.stride[0][0] = args.stride[0][0] == 0 ? 0 : row_bytes / element;
+      args.stride[0][1] = 1;
+    } else {  // of no elements
+      args.data[slot] = nullptr;
+      continue;
+    }
+    args.data[slot] = reinterpret_cast<const void*>(at);
+  }
+  return args;
+}
+
+void PlanUpload::add_planes(const BoundMask& mask) {
+  std::vector<PlaneStep> steps;
+  std::vector<LeafArgs> leaves;
+  std::map<const BoundLeaf*, uint32_t> known;  // planes share leaves
+  int64_t rows = 0;
+  for (const PlaneMask& plane : mask.planes) {
+    BuildPlane out{};
+    out.s_q = plane.s_q;
+    out.s_kv = plane.s_kv;
+    const bool transposed = header.transposed != 0;
+    out.m_blocks = blocks(transposed ? plane.s_kv : plane.s_q, header.tile_m);
+    out.n_blocks = blocks(transposed ? plane.s_q : plane.s_kv, plan_tile_n);
+    if (out.n_blocks > max_row_tiles)
+      fail_unsupported("attention: a sequence of ", transposed ? plane.s_q : plane.s_kv, " tokens; the CUDA backend ",
+                       "plans up to ", int64_t{max_row_tiles} * plan_tile_n, ": call it for pieces of the sequence");
+    if (plane.code().stack > max_device_stack)
+      fail_unsupported("attention: the mask is an expression of ", plane.code().leaves.size(), " leaves that needs ",
+                       plane.code().stack, " levels; the CUDA backend evaluates ", max_device_stack,
+                       ": write out a part of it as bits");
+    out.first_row = static_cast<int32_t>(rows);
+    out.first_step = static_cast<int32_t>(steps.size());
+    out.num_steps = static_cast<int32_t>(plane.code().steps.size());
+    out.band = plane.is_band() ? 1 : 0;
+    rows += out.m_blocks;
+    for (PlaneStep step : plane.code().steps) {
+      if (step.step == Step::leaf) {
+        const BoundLeaf* leaf = plane.code().leaves[step.at].get();
+        const auto [found, inserted] = known.try_emplace(leaf, static_cast<uint32_t>(leaves.size()));
+        if (inserted) leaves.push_back(upload_leaf(*leaf));
+        step.at = found->second;
+      }
+      steps.push_back(step);
+    }
+    planes.push_back(out);
+  }
+  if (rows > std::numeric_limits<int32_t>::max() / 2)
+    fail_unsupported("attention: the mask's planes have ", rows,
+                     " rows of tiles; the CUDA backend counts up to 2^30: ", "split the batch");
+  header.num_planes = static_cast<int32_t>(planes.size());
+  header.num_rows = static_cast<int32_t>(rows);
+  steps_ = append(steps.data(), steps.size() * sizeof(PlaneStep));
+  leaves_ = append(leaves.data(), leaves.size() * sizeof(LeafArgs));
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    for (size_t slot = 0; slot < std::size(leaves[i].data); ++slot) {
+      if (leaves[i].data[slot] == nullptr) continue;
+      addresses_.push_back(leaves_ + i * sizeof(LeafArgs) + offsetof(LeafArgs, data) + slot * sizeof(void*));
+    }
+  }
+}
+
+void PlanUpload::add_pairs(const BoundMask& mask, const AttentionProblem& problem) {
+  const auto sequences = static_cast<int64_t>(problem.sequences.size());
+  const int64_t pairs = sequences * header.heads;
+  if (pairs > std::numeric_limits<int32_t>::max())
+    fail_unsupported("attention: ", sequences, " sequences of ", header.heads,
+                     " heads; the CUDA backend counts up to 2^31 together: split the batch");
+  header.pairs = static_cast<int32_t>(pairs);
+  header.pairs_per_entry = mask.heads == 1 ? header.heads : 1;
+  const int64_t entries = pairs / std::max(header.pairs_per_entry, 1);
+  std::vector<int32_t> plane_of(static_cast<size_t>(entries)), uses_before(plane_of.size());
+  std::vector<int32_t> uses(planes.size());
+  const int64_t heads_apart = problem.h_q / header.heads;  // query heads of an item's head
+  for (int64_t e = 0; e < entries; ++e) {
+    const int64_t pair = e * header.pairs_per_entry;
+    const int32_t plane = mask.plane(pair / header.heads, pair % header.heads * heads_apart);
+    plane_of[static_cast<size_t>(e)] = plane;
+    uses_before[static_cast<size_t>(e)] = uses[static_cast<size_t>(plane)]++;
+  }
+  for (size_t p = 0; p < planes.size(); ++p) {
+    planes[p].uses = uses[p] * header.pairs_per_entry;
+    max_items += int64_t{planes[p].uses} * planes[p].m_blocks;
+  }
+  planes_ = append(planes.data(), planes.size() * sizeof(BuildPlane));
+  if (planes.size() <= 1) return;
+  plane_of_ = append(plane_of.data(), plane_of.size() * sizeof(int32_t));
+  uses_before_ = append(uses_before.data(), uses_before.size() * sizeof(int32_t));
+}
+
+// What a pair reads over and over: K and V of its kv head, or Q and dO of its query heads.
+void PlanUpload::add_sections(const AttentionProblem& problem) {
+  const bool transposed = header.transposed != 0;
+  const auto bytes_of = [&](const Sequence& s) {  // of one kv head's pairs
+    return 2.0 * static_cast<double>(problem.d_qk + problem.d_v) *
+           static_cast<double>(transposed ? s.s_q * problem.group() : s.s_kv);
+  };
+  const auto same = [&](const Sequence& s) {
+    return s.s_q == problem.sequences[0].s_q && s.s_kv == problem.sequences[0].s_kv;
+  };
+  if (problem.sequences.empty()) return;
+  if (std::all_of(problem.sequences.begin(), problem.sequences.end(), same)) {
+    const double kv_heads = std::clamp(section_bytes / std::max(bytes_of(problem.sequences[0]), 1.0), 1.0,
+                                       static_cast<double>(header.pairs / header.group));
+    header.pairs_per_section = static_cast<int32_t>(kv_heads) * header.group;
+    header.num_sections = (header.pairs + header.pairs_per_section - 1) / header.pairs_per_section;
+    return;
+  }
+  std::vector<int32_t> begin{0};
+  double held = 0;
+  for (int32_t pair = 0; pair < header.pairs; pair += header.group) {
+    const double bytes = bytes_of(problem.sequences[static_cast<size_t>(pair / header.heads)]);
+    if (held > 0 && held + bytes > section_bytes) {
+      begin.push_back(pair);
+      held = 0;
+    }
+    held += bytes;
+  }
+  header.num_sections = static_cast<int32_t>(begin.size());
+  begin.push_back(header.pairs);
+  section_begin_ = append(begin.data(), begin.size() * sizeof(int32_t));
+}
+
+std::vector<std::byte> PlanUpload::bytes(const BuildHeader& filled, const void* to) const {
+  std::vector<std::byte> out = bytes_;
+  std::memcpy(out.data(), &filled, sizeof filled);
+  for (const size_t at : addresses_) {
+    uintptr_t address;
+    std::memcpy(&address, out.data() + at, sizeof address);
+    address += reinterpret_cast<uintptr_t>(to);
+    std::memcpy(out.data() + at, &address, sizeof address);
+  }
+  return out;
+}
+
+PlanBuild PlanUpload::parts(void* to) const {
+  PlanBuild build{};
+  build.header = static_cast<BuildHeader*>(to);
+  build.planes = at_offset<const BuildPlane>(to, planes_);
+  build.steps = at_offset<const PlaneStep>(to, steps_);
+  build.leaves = at_offset<const LeafArgs>(to, leaves_);
+  build.plane_of = at_offset<const int32_t>(to, plane_of_);
+  build.uses_before = at_offset<const int32_t>(to, uses_before_);
+  build.section_begin = at_offset<const int32_t>(to, section_begin_);
+  return build;
+}
+
+}  // namespace anymask

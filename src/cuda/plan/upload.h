@@ -1,0 +1,45 @@
+// A bound mask as one block of memory for the device: planes, their steps and leaves, the arrays leaves point into, and
+// which sequences and heads use which plane. A few hundred bytes for masks of parameters and short offsets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/problem.h"
+#include "cuda/launch/kernel.h"
+#include "cuda/plan/plan_data.h"
+#include "mask/bound_mask.h"
+
+namespace anymask {
+
+class PlanUpload {
+ public:
+  // Items count query heads, or kv heads where the shape asks for it and the heads of each group share a plane.
+  PlanUpload(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape);
+
+  // For the device, once the capacities in `header` are known. Addresses count from `to`.
+  std::vector<std::byte> bytes(const BuildHeader& header, const void* to) const;
+  size_t size() const { return bytes_.size(); }
+  // Where the parts lie once uploaded to `to`.
+  PlanBuild parts(void* to) const;
+
+  BuildHeader header{};
+  std::vector<BuildPlane> planes;
+  int64_t max_items = 0;  // rows of tiles over all pairs: items, when nothing is split
+  bool per_kv_head = false;
+
+ private:
+  size_t append(const void* data, size_t bytes);  // aligned to 16; returns where
+  void add_planes(const BoundMask& mask);
+  LeafArgs upload_leaf(const struct BoundLeaf& leaf);
+  void add_pairs(const BoundMask& mask, const AttentionProblem& problem);
+  void add_sections(const AttentionProblem& problem);
+
+  std::vector<std::byte> bytes_;
+  size_t planes_ = 0, steps_ = 0, leaves_ = 0, plane_of_ = 0, uses_before_ = 0, section_begin_ = 0;  // 0: none
+  std::vector<size_t> addresses_;  // where bytes_ holds the place of an array, to become an address
+};
+
+}  // namespace anymask
