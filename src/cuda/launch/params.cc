@@ -1,8 +1,10 @@
 #include "cuda/launch/params.h"
 
+#include <cstring>
+#include <utility>
 #include <vector>
 
-#include "cuda/launch/device.h"
+#include "cuda/launch/plan_build.h"
 
 namespace anymask {
 namespace {
@@ -64,13 +66,16 @@ AttentionParams make_params(const AttentionProblem& problem) {
 }
 
 const CudaSequence* enqueue_sequences(const AttentionProblem& problem, CudaSequence* to, cudaStream_t stream) {
-  std::vector<CudaSequence> sequences;
-  sequences.reserve(problem.sequences.size());
-  for (const Sequence& s : problem.sequences)
-    sequences.push_back({s.batch, s.q_begin, s.kv_begin, static_cast<int32_t>(s.s_q), static_cast<int32_t>(s.s_kv)});
-  check_cuda(
-      cudaMemcpyAsync(to, sequences.data(), sequences.size() * sizeof(CudaSequence), cudaMemcpyHostToDevice, stream),
-      "uploading lengths");
+  std::vector<std::byte> bytes(problem.sequences.size() * sizeof(CudaSequence));
+  auto* place = bytes.data();
+  for (const Sequence& s : problem.sequences) {
+    const CudaSequence sequence{s.batch, s.q_begin, s.kv_begin, static_cast<int32_t>(s.s_q),
+                                static_cast<int32_t>(s.s_kv)};
+    std::memcpy(place, &sequence, sizeof sequence);
+    place += sizeof sequence;
+  }
+  static_assert(sizeof(CudaSequence) % 16 == 0);
+  upload_plan(std::move(bytes), to, stream);
   return to;
 }
 
