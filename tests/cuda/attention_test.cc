@@ -82,19 +82,19 @@ class Attention : public testing::Test {
   Tensor rows(const Memory& memory, int32_t device = 0) const {
     return view(memory, {b, s, h_q, d}, DType::bfloat16, device);
   }
-  Tensor keys(const Memory& memory, int32_t device = 0) const {
+  Tensor key_view(const Memory& memory, int32_t device = 0) const {
     return view(memory, {b, s, h_kv, d}, DType::bfloat16, device);
   }
   Tensor stat(const Memory& memory) const { return view(memory, {b, h_q, s}, DType::float32); }
-  size_t workspace_for(const Options& options, Direction direction) const {
-    return workspace_bytes(rows(q), keys(k), keys(v), options, {}, direction);
+  size_t workspace_for(const Options& options, Direction direction, const Context& context = {}) const {
+    return workspace_bytes(rows(q), key_view(k), key_view(v), options, context, direction);
   }
   void forward(const Options& options, const Context& context) {
-    attention_forward(rows(q), keys(k), keys(v), rows(out), stat(lse), options, context);
+    attention_forward(rows(q), key_view(k), key_view(v), rows(out), stat(lse), options, context);
   }
   void backward(const Options& options, const Context& context) {
-    attention_backward(rows(dout), rows(q), keys(k), keys(v), rows(out), stat(lse), rows(dq), keys(dk), keys(dv),
-                       options, context);
+    attention_backward(rows(dout), rows(q), key_view(k), key_view(v), rows(out), stat(lse), rows(dq), key_view(dk),
+                       key_view(dv), options, context);
   }
 
   uint32_t seed = 1;
@@ -104,10 +104,12 @@ class Attention : public testing::Test {
 };
 
 TEST_F(Attention, RepeatsBitForBit) {
-  const Options options = {.mask = (causal() & documents({0, 100, 101, s})) | keys(0, 3), .deterministic = true};
-  const Memory workspace(
-      std::max(workspace_for(options, Direction::forward), workspace_for(options, Direction::backward)));
-  const Context context = {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
+  const Options options = {.mask = (causal() & documents({0, 100, 101, s})) | keys(0, 3)};
+  Context context = {.deterministic = true};
+  const Memory workspace(std::max(workspace_for(options, Direction::forward, context),
+                                  workspace_for(options, Direction::backward, context)));
+  context.workspace = workspace.data();
+  context.workspace_bytes = workspace.bytes();
   std::vector<std::vector<uint16_t>> first;
   for (int repeat = 0; repeat < 2000; ++repeat) {
     for (const Memory* memory : {&out, &lse, &dq, &dk, &dv}) memory->poison();
@@ -123,11 +125,11 @@ TEST_F(Attention, RepeatsBitForBit) {
 
 // A mask said as a band, as bits and as blocks gives the same bits.
 TEST_F(Attention, SpellingsAgree) {
-  std::vector<uint8_t> dense(s * s);
+  std::vector<uint8_t> kept(s * s);
   for (int64_t i = 0; i < s; ++i)
-    for (int64_t j = 0; j < s; ++j) dense[static_cast<size_t>(i * s + j)] = j <= i;
+    for (int64_t j = 0; j < s; ++j) kept[static_cast<size_t>(i * s + j)] = j <= i;
   const std::vector<Mask> spellings = {causal(), window(-1, 0),
-                                       anymask::dense(Tensor(dense.data(), DType::boolean, {s, s}, {}, {kDLCPU, 0}))};
+                                       dense(Tensor(kept.data(), DType::boolean, {s, s}, {}, {kDLCPU, 0}))};
   std::vector<std::vector<uint16_t>> outs;
   for (const Mask& mask : spellings) {
     const Options options = {.mask = mask};
@@ -184,7 +186,7 @@ TEST_F(Attention, TwoStreamsAndThreadsAtOnce) {
       ASSERT_CUDA(cudaStreamCreate(&stream));
       for (int repeat = 0; repeat < 50; ++repeat) {
         own.poison();
-        attention_forward(rows(q), keys(k), keys(v), rows(own), stat(own_lse), options,
+        attention_forward(rows(q), key_view(k), key_view(v), rows(own), stat(own_lse), options,
                           {.stream = stream, .workspace = workspace.data(), .workspace_bytes = bytes});
         ASSERT_CUDA(cudaStreamSynchronize(stream));
         ASSERT_EQ(own.read(), expected);
@@ -214,7 +216,7 @@ TEST_F(Attention, RefusalsWriteNothing) {
               HasSubstr("256"));
   EXPECT_THAT(message({.backend = "cpu"}), HasSubstr("CUDA device 0"));
   try {
-    attention_forward(rows(q, 63), keys(k, 63), keys(v, 63), rows(out, 63), {}, options, {});
+    attention_forward(rows(q, 63), key_view(k, 63), key_view(v, 63), rows(out, 63), {}, options, {});
     ADD_FAILURE() << "a device that is not there was accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("63"));
