@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 #include "cuda/kernels/plan_build.cuh"
 #include "cuda/launch/device.h"
@@ -40,10 +41,26 @@ bool give_to_graph(std::vector<std::byte>& bytes, cudaStream_t stream, const voi
   return true;
 }
 
-// Launches a kernel that waits by itself for the one before it, where the device can set it up meanwhile.
-template <class Kernel, class... Arguments>
-void launch_after(Kernel kernel, int32_t blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device,
-                  cudaStream_t stream, const Arguments&... arguments) {
+// Whether the code that runs on this device waits for the kernel before it: only what was compiled for 9.0 and later
+// can. A device of 9.0 or later may run code for 8.0, compiled anew from PTX.
+template <auto kernel>
+bool waits_by_itself(const CudaDevice& device) {
+  constexpr int32_t max_devices = 64;
+  static std::once_flag asked[max_devices];
+  static bool waits[max_devices];
+  if (device.major < 9 || device.index >= max_devices) return false;
+  std::call_once(asked[device.index], [&device] {
+    cudaFuncAttributes attributes{};
+    check_cuda(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)), "asking about a kernel");
+    waits[device.index] = attributes.ptxVersion >= 90;
+  });
+  return waits[device.index];
+}
+
+// Launches a kernel after the one before it, set up while that still runs where the kernel waits by itself.
+template <auto kernel, class... Arguments>
+void launch_after(int32_t blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device, cudaStream_t stream,
+                  const Arguments&... arguments) {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -53,7 +70,7 @@ void launch_after(Kernel kernel, int32_t blocks, int32_t threads, size_t shared_
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &early;
-  config.numAttrs = device.major >= 9 ? 1 : 0;
+  config.numAttrs = waits_by_itself<kernel>(device) ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), "building a plan");
 }
 
@@ -86,20 +103,20 @@ void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, cons
       allow_shared_memory<plan_classify>(most, device);
       allow_shared_memory<plan_runs>(most, device);
     }
-    launch_after(plan_classify, shape.num_rows, row_threads, bytes, device, stream, build);
+    launch_after<plan_classify>(shape.num_rows, row_threads, bytes, device, stream, build);
     const int64_t warps = shape.max_bit_tiles * (shape.tile_m / 64), blocks = (warps * 32 - 1) / evaluate_threads + 1;
     if (warps > 0) {
-      launch_after(plan_evaluate, static_cast<int32_t>(std::min<int64_t>(blocks, 4 * int64_t{device.num_sms})),
-                   evaluate_threads, 0, device, stream, build);
+      launch_after<plan_evaluate>(static_cast<int32_t>(std::min<int64_t>(blocks, 4 * int64_t{device.num_sms})),
+                                  evaluate_threads, 0, device, stream, build);
     }
-    launch_after(plan_runs, shape.num_rows, row_threads, bytes, device, stream, build);
+    launch_after<plan_runs>(shape.num_rows, row_threads, bytes, device, stream, build);
   }
-  if (shape.num_planes > 0) launch_after(plan_pieces, shape.num_planes, piece_threads, 0, device, stream, build);
+  if (shape.num_planes > 0) launch_after<plan_pieces>(shape.num_planes, piece_threads, 0, device, stream, build);
   // Blocks enough for every SM; a block of few pairs meets few sections.
   const int32_t pairs_per_block =
       std::clamp(std::min(512 / std::max(shape.max_m_blocks, 1), (shape.pairs - 1) / device.num_sms + 1), 1, 64);
   const int32_t blocks = std::max(1, (shape.pairs - 1) / pairs_per_block + 1);
-  launch_after(plan_items, blocks, item_threads, 0, device, stream, build, pairs_per_block);
+  launch_after<plan_items>(blocks, item_threads, 0, device, stream, build, pairs_per_block);
 }
 
 }  // namespace anymask
