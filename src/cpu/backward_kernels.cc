@@ -18,15 +18,30 @@ template <class T>
 HWY_INLINE bool LoadRowsAs(const T* x, int64_t stride, int64_t rows, int64_t d, int64_t padded, const float* skip,
                            float* to, int64_t ld) {
   const DF df;
-  const int64_t width = (d + kPanel - 1) / kPanel * kPanel;
-  auto zeros = hn::Zero(df);  // x * 0: NaN as soon as one element is not finite
+  const int64_t width = (d + kPanel - 1) / kPanel * kPanel, vectors = d / kPanel * kPanel;
+  // x * 0: NaN as soon as one element is not finite. Two sums, or their latency would be the rows' time.
+  auto zeros0 = hn::Zero(df), zeros1 = hn::Zero(df);
   for (int64_t i = 0; i < padded; ++i) {
-    float* row = to + i * ld;
-    const bool read = i < rows && !(skip != nullptr && skip[i] == std::numeric_limits<float>::infinity());
-    if (read) LoadRow(x + i * stride, d, 1.f, row);
-    for (int64_t j = read ? d : 0; j < width; ++j) row[j] = 0.f;
-    for (int64_t j = 0; j < width; j += kLanes) zeros = hn::MulAdd(hn::Load(df, row + j), hn::Zero(df), zeros);
+    float* HWY_RESTRICT row = to + i * ld;
+    if (i >= rows || (skip != nullptr && skip[i] == std::numeric_limits<float>::infinity())) {
+      for (int64_t j = 0; j < width; j += kLanes) hn::Store(hn::Zero(df), df, row + j);
+      continue;
+    }
+    const T* HWY_RESTRICT from = x + i * stride;
+    for (int64_t j = 0; j < vectors; j += kPanel) {
+      const auto v0 = LoadFloats(df, from + j), v1 = LoadFloats(df, from + j + kLanes);
+      hn::Store(v0, df, row + j);
+      hn::Store(v1, df, row + j + kLanes);
+      zeros0 = hn::MulAdd(v0, hn::Zero(df), zeros0);
+      zeros1 = hn::MulAdd(v1, hn::Zero(df), zeros1);
+    }
+    if (vectors == d) continue;
+    LoadRow(from + vectors, d - vectors, 1.f, row + vectors);
+    for (int64_t j = d; j < width; ++j) row[j] = 0.f;
+    zeros0 = hn::MulAdd(hn::Load(df, row + vectors), hn::Zero(df), zeros0);
+    zeros1 = hn::MulAdd(hn::Load(df, row + vectors + kLanes), hn::Zero(df), zeros1);
   }
+  const auto zeros = hn::Add(zeros0, zeros1);
   return hn::AllTrue(df, hn::Eq(zeros, zeros));
 }
 
