@@ -15,9 +15,9 @@ from ._mask import Mask, parse
 
 Array = Any
 
-# PyTorch's tensor class and its way through, set by anymask._torch.
-_Tensor: type | tuple[()] = ()
-_torch_attention: Callable[..., Any] | None = None
+# PyTorch's tensor classes and their way through, set by anymask._torch. Looked up by class: its isinstance is slow.
+_tensors: frozenset[type] = frozenset()
+_torch_attention: Any = None
 # Array types that go straight to the module.
 _direct: set[type] = set()
 
@@ -83,13 +83,14 @@ def attention(
     """
     if type(mask) is str:
         mask = parse(mask)
-    if isinstance(q, _Tensor):
-        return cast("Callable[..., Any]", _torch_attention)(
+    kind = type(q)
+    if kind in _tensors:
+        return _torch_attention(
             q, k, v, mask, bias, scale, softcap, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv,
             deterministic, backend, return_lse, out, lse,
         )  # fmt: skip
-    if type(q) not in _direct:
-        route = _other_route(type(q))
+    if kind not in _direct:
+        route = _other_route(kind)
         if route is not None:
             return route(
                 q, k, v, mask, bias, scale, softcap, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv,

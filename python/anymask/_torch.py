@@ -229,6 +229,10 @@ class _Attention(torch.autograd.Function):
         return dq, dk, dv, dbias, dsinks, None, None
 
 
+# Function.apply without what it does for transforms of functions, which never come here.
+_apply: Callable[..., tuple[Tensor, Tensor]] = super(torch.autograd.Function, _Attention).apply
+
+
 def _second(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
     q, k, v, out, lse, bias, sinks, alibi, cu_q, cu_kv = ctx.saved_tensors
     scale, softcap, deterministic, backend = ctx.rest
@@ -285,7 +289,7 @@ def attention(
                 )  # fmt: skip
             if out is None and lse is None:
                 _refuse_alibi_gradient(alibi_slopes)
-                result = _Attention.apply(
+                result = _apply(
                     q, k, v, bias, sinks, mask,
                     (scale, softcap, alibi_slopes, cu_seqlens_q, cu_seqlens_kv, deterministic, backend),
                 )  # fmt: skip
@@ -330,7 +334,7 @@ def _one_library(*given: Any) -> None:
 def take_over() -> None:
     """From now on calls with tensors come straight here. Never while a graph is traced, which watches these names."""
     _attention._torch_attention = attention
-    _attention._Tensor = Tensor
+    _attention._tensors = frozenset(_PLAIN)
 
 
 _mask._make_token = _token
