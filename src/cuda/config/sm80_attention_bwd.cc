@@ -42,8 +42,7 @@ Sm80AttentionBwdConfig choose_sm80_attention_bwd(const AttentionProblem& problem
   Sm80AttentionBwdConfig c;
   c.dtype = problem.dtype;
   c.head_dim = head_dim_class(std::max(problem.d_qk, problem.d_v));
-  // Classes up to 64 fit 99 KB as they are. An A100 gives a block 163.
-  c.small_tiles = device.shared_bytes < 162 * 1024 && c.head_dim > 64;
+  c.small_tiles = device.shared_bytes < 163 * 1024;
   c.tiles = sm80_bwd_tiles(c.head_dim, c.small_tiles);
 
   c.aligned = true;

@@ -12,7 +12,7 @@
 namespace anymask {
 
 // What the kernels are compiled for, one of each head-dim class; `small` is for 99 KB of shared memory a block, other
-// tiles take up to 162.
+// tiles take up to the 163 of an A100.
 struct Sm80BwdTiles {
   int32_t keys, queries, stages;  // dK/dV: the tile, the queries of a step, their buffers
   int32_t dq_rows, dq_keys;       // dQ: the tile, the keys of a step
@@ -22,7 +22,7 @@ constexpr Sm80BwdTiles sm80_bwd_tiles(int32_t head_dim, bool small) {
     case 32:
       return {128, 64, 2, 128, 64};
     case 64:
-      return {128, 64, 2, 128, 32};
+      return small ? Sm80BwdTiles{128, 64, 2, 128, 32} : Sm80BwdTiles{128, 128, 2, 128, 32};
     case 96:
       return small ? Sm80BwdTiles{64, 64, 2, 128, 64} : Sm80BwdTiles{128, 64, 2, 128, 64};
     case 128:
@@ -30,7 +30,7 @@ constexpr Sm80BwdTiles sm80_bwd_tiles(int32_t head_dim, bool small) {
     case 192:
       return small ? Sm80BwdTiles{64, 32, 1, 64, 32} : Sm80BwdTiles{64, 64, 2, 64, 32};
     default:
-      return small ? Sm80BwdTiles{64, 16, 1, 64, 16} : Sm80BwdTiles{64, 32, 2, 64, 16};
+      return small ? Sm80BwdTiles{64, 16, 1, 64, 16} : Sm80BwdTiles{64, 64, 1, 64, 16};
   }
 }
 

@@ -43,10 +43,12 @@ struct alignas(16) DkdvStep {
   int32_t head;
 };
 
-template <class T_, int head_dim_, int m_tiles_, int queries_, int stages_>
+// `small`: for devices that give a block less than 163 KB of shared memory.
+template <class T_, int head_dim_, int m_tiles_, int queries_, int stages_, bool small_>
 struct DkdvTile {
   using T = T_;
   static constexpr int head_dim = head_dim_, m_tiles = m_tiles_, queries = queries_, stages = stages_;
+  static constexpr bool small = small_;
   static constexpr int threads = 256, keys = 64 * m_tiles;
   static constexpr int q_tiles = queries / 16;
   // On an SM: two where the accumulators of a thread, dV or dK and S^T, leave room for it.
@@ -289,8 +291,7 @@ __device__ __forceinline__ void dkdv_gradients(uint32_t (&packed)[Tile::m_tiles]
 }
 
 template <class Tile>
-__global__ void __launch_bounds__(Tile::threads, Tile::blocks)
-    sm80_attention_bwd_dkdv(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+__device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const BackwardScratch& w) {
   using T = typename Tile::T;
   constexpr int m_tiles = Tile::m_tiles, q_tiles = Tile::q_tiles, head_dim = Tile::head_dim;
   extern __shared__ __align__(128) char memory[];
@@ -418,6 +419,18 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     if (threadIdx.x == 0) s.index = atomicAdd(p.work_counter, 1);
     __syncthreads();
   }
+}
+
+template <class Tile>
+__global__ void __launch_bounds__(Tile::threads, Tile::blocks)
+    sm80_attention_bwd_dkdv(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+#if __CUDA_ARCH__ >= 900
+  // Code for 9.0 runs on 9.0 alone, where a block may have 227 KB. Later chips compile the PTX of 8.0.
+  constexpr bool wanted = !Tile::small;
+#else
+  constexpr bool wanted = true;
+#endif
+  if constexpr (wanted) dkdv_take_items<Tile>(p, w);
 }
 
 }  // namespace anymask

@@ -28,8 +28,9 @@ void launch_persistent(const Sm80BwdPass& pass) {
 template <class T, int head_dim>
 void launch_sm80_bwd_dkdv(const Sm80BwdPass& pass) {
   constexpr Sm80BwdTiles wide = sm80_bwd_tiles(head_dim, false), small = sm80_bwd_tiles(head_dim, true);
-  using Wide = DkdvTile<T, head_dim, wide.keys / 64, wide.queries, wide.stages>;
-  using Small = DkdvTile<T, head_dim, small.keys / 64, small.queries, small.stages>;
+  constexpr bool one = wide.queries == small.queries && wide.keys == small.keys;
+  using Wide = DkdvTile<T, head_dim, wide.keys / 64, wide.queries, wide.stages, false>;
+  using Small = DkdvTile<T, head_dim, small.keys / 64, small.queries, small.stages, !one>;
   static_assert(sizeof(typename Wide::Shared) <= 166912 && sizeof(typename Small::Shared) <= 101376);
   if (pass.small_tiles) {
     launch_persistent<Small, sm80_attention_bwd_dkdv<Small>>(pass);
