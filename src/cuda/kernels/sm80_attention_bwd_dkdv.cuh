@@ -4,7 +4,7 @@
 //   dV += P^T dO   dK += dS^T Q               dQ += dS K       (dK, dQ times scale at the end)
 //
 // Inputs [batch, token, head, dim]; the plan is the transposed one, rows of `keys` keys, columns of 128 queries;
-// row_lse and delta come from sm80_attention_bwd_delta. Outputs dk, dv (or fp32 sums per query head) and sums of dQ.
+// row_lse and delta come from backward_delta. Outputs dk, dv (or fp32 sums per query head) and sums of dQ.
 //
 // A block takes items (a row of key tiles of one head) from a counter. K and V of the item stay in shared memory; Q, dO
 // and their facts stream through `stages` buffers of `queries` rows. Eight warps, in four pairs; a pair owns
