@@ -213,7 +213,10 @@ ANYMASK_API anymask_status anymask_forward(const DLTensor* q, const DLTensor* k,
                                            const DLTensor* lse, const anymask_options* options);
 
 /* Gradients of sum(dout * out) (+ sum(dlse * lse)). out and lse are the forward's. dq, dk, dv have the shapes of q, k,
- * v. */
+ * v. A row that keeps nothing has a dq of 0 and gives nothing to dk, dv and dbias; with a sink its lse is the sink, so
+ * its dlse goes to dsinks. Probabilities are exp(score - lse): where every key a row keeps has a bias near -FLT_MAX,
+ * fp32 holds of lse no more than that bias, and the row's gradients come out too large by up to the number of its
+ * keys. Drop such rows by the mask, or give them a dout of 0. */
 ANYMASK_API anymask_status anymask_backward(const DLTensor* dout, const DLTensor* q, const DLTensor* k,
                                             const DLTensor* v, const DLTensor* out, const DLTensor* lse,
                                             const DLTensor* dq, const DLTensor* dk, const DLTensor* dv,
