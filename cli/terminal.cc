@@ -107,6 +107,8 @@ std::string human_ms(double milliseconds) {
 
 std::string percent(double share) {
   const double value = 100 * share;
+  if (value > 0 && value < 0.001) return "<0.001%";
+  if (value > 99.95 && value < 100) return value < 99.995 ? fmt::format("{:.2f}%", value) : ">99.99%";
   if (value >= 10 || value == 0) return fmt::format("{:.1f}%", value);
   return fmt::format("{:.3g}%", value);
 }

@@ -42,6 +42,6 @@ class Progress {
 std::string human_bytes(int64_t bytes);     // 12.3 MiB
 std::string human_count(int64_t count);     // 1,234,567
 std::string human_ms(double milliseconds);  // 0.0123 ms, 1.23 ms, 12.3 s
-std::string percent(double share);          // 12.3%
+std::string percent(double share);          // 12.3%; 0.0% and 100.0% are said of nothing and of all
 
 }  // namespace anymask::cli

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cli/args.h"
+#include "cli/io/unfinished.h"
 
 namespace anymask::cli {
 
@@ -58,7 +59,7 @@ void OutputFiles::make_directory(const std::string& path) {
     if (end != path.size() && path[end] != '/') continue;
     const std::string prefix = path.substr(0, end);
     if (::mkdir(prefix.c_str(), 0777) == 0) {
-      made_directories_.push_back(prefix);
+      made_directories_.push_back({prefix, unfinished(prefix)});
       continue;
     }
     const int error = errno;
@@ -82,6 +83,7 @@ int OutputFiles::open(const std::string& path) {
   file.temporary = path + ".part" + std::to_string(::getpid());
   file.fd = ::open(file.temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file.fd < 0) throw UsageError(option_ + ": " + path + " cannot be written: " + std::strerror(errno));
+  file.unfinished = unfinished(file.temporary);
   files_.push_back(file);
   return static_cast<int>(files_.size()) - 1;
 }
@@ -108,17 +110,23 @@ void OutputFiles::commit() {
       throw UsageError(option_ + ": " + file.path + " cannot be written: " + std::strerror(errno));
     }
     file.temporary.clear();
+    finished(file.unfinished);
   }
+  for (const Directory& directory : made_directories_) finished(directory.unfinished);
   made_directories_.clear();
 }
 
 OutputFiles::~OutputFiles() {
   for (const File& file : files_) {
     if (file.fd >= 0) ::close(file.fd);
-    if (!file.temporary.empty()) ::unlink(file.temporary.c_str());
+    if (file.temporary.empty()) continue;
+    ::unlink(file.temporary.c_str());
+    finished(file.unfinished);
   }
-  for (auto directory = made_directories_.rbegin(); directory != made_directories_.rend(); ++directory)
-    ::rmdir(directory->c_str());
+  for (auto directory = made_directories_.rbegin(); directory != made_directories_.rend(); ++directory) {
+    ::rmdir(directory->path.c_str());
+    finished(directory->unfinished);
+  }
 }
 
 }  // namespace anymask::cli

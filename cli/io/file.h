@@ -21,7 +21,8 @@ Bytes map_file(const std::string& path, const std::string& what);
 std::string read_text_file(const std::string& path, const std::string& what);
 
 // Output files that appear all at once. Directories and temporary files are made when declared, so an unwritable place
-// is found before anything is computed; whatever was made is removed again unless commit() is reached.
+// is found before anything is computed; whatever was made is removed again unless commit() is reached, also when the
+// process is interrupted.
 class OutputFiles {
  public:
   // `option` names the place in messages.
@@ -41,10 +42,15 @@ class OutputFiles {
   struct File {
     std::string path, temporary;
     int fd = -1;
+    int unfinished = -1;  // cli/io/unfinished.h
+  };
+  struct Directory {
+    std::string path;
+    int unfinished = -1;
   };
   std::string option_;
   std::vector<File> files_;
-  std::vector<std::string> made_directories_;
+  std::vector<Directory> made_directories_;
 };
 
 }  // namespace anymask::cli

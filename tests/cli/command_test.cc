@@ -1,5 +1,6 @@
 // The other commands, through the binary: masks, explain, verify, bench, completion, help.
 #include "cli/command.h"
+#include "cli/terminal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -121,6 +122,17 @@ TEST(Completion, ScriptsAreValidAndComplete) {
       "--compare-dense ] || exit 3; "
       "COMP_WORDS=(anymask run --backend ref); COMP_CWORD=3; _anymask; [ \"$COMPREPLY\" = reference ]'";
   EXPECT_EQ(std::system(try_it.c_str()), 0);
+}
+
+TEST(Percent, OnlyNothingIsZeroAndOnlyAllIsAHundred) {
+  EXPECT_EQ(percent(0), "0.0%");
+  EXPECT_EQ(percent(1), "100.0%");
+  EXPECT_EQ(percent(0.99994), "99.99%");
+  EXPECT_EQ(percent(0.9999999), ">99.99%");
+  EXPECT_EQ(percent(0.00004), "0.004%");
+  EXPECT_EQ(percent(1e-9), "<0.001%");
+  EXPECT_EQ(percent(0.1234), "12.3%");
+  EXPECT_EQ(percent(1.5), "150.0%");
 }
 
 TEST(DidYouMean, NamesTheNearestWhenNearEnough) {
