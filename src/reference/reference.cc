@@ -22,8 +22,9 @@
 // A row that keeps nothing (or only keys of score -inf) has out = 0 and lse = -inf, or lse = sink with a sink. Its
 // gradients are 0: its dq, and what it gives to dk, dv and dbias. A sink belongs to the head, not to the row: where the
 // row's lse is the sink, a gradient that flows in through lse is the sink's (dsink += dlse), as the formula above and
-// differences of the forward say; through out nothing comes, for out is 0 whatever the sink. The backward recomputes out and lse in double rather than trust the rounded ones it is given: its
-// gradients are those of the exact function. Outputs are rounded once, to the type of the tensor they go to.
+// differences of the forward say; through out nothing comes, for out is 0 whatever the sink. The backward recomputes
+// out and lse in double rather than trust the rounded ones it is given: its gradients are those of the exact function.
+// Outputs are rounded once, to the type of the tensor they go to.
 #include <cmath>
 #include <limits>
 #include <span>
