@@ -307,6 +307,11 @@ inline const std::vector<BenchCase>& bench_cases() {
         {int_array("cu", document_offsets(8192, 41))});
     add("masks", "documents-mean512-causal", "causal & documents(@cu)", 8192, 9, 3, 64,
         {int_array("cu", document_offsets(8192, 512))});
+    // 4,096 documents, and one sequence that keeps as much: they should cost alike.
+    std::vector<int64_t> many;
+    for (int64_t i = 0; i <= 4096; ++i) many.push_back(32 * i);
+    add("masks", "documents-4096x32-causal", "causal & documents(@cu)", 131072, 1, 1, 64, {int_array("cu", many)});
+    add("masks", "causal-window16", "causal & window(15, 0)", 131072, 1, 1, 64);
     add("masks", "prefix-lm2048", "causal | prefix(2048)", 8192, 4, 4, 64);
     for (const int64_t percent : {5, 10, 25, 50}) {
       add("masks", "blocks64-keep" + std::to_string(percent), "blocks(@map, 64, 64)", 4096, 4, 4, 64,
