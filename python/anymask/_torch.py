@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as _forward_ad
 from torch import Tensor
 
 from . import _anymask as _c
@@ -124,6 +125,14 @@ _SECOND = (
     "attention: the gradient of a gradient is asked for, which is not defined here; expected a backward pass without "
     "create_graph=True: use torch's math backend for second derivatives"
 )
+
+
+def _refuse_forward_mode(*inputs: Tensor | None) -> None:
+    if any(x is not None and _forward_ad.unpack_dual(x).tangent is not None for x in inputs):
+        raise _c.UnsupportedError(
+            "attention: an input carries a tangent of forward-mode differentiation, which is not defined here; expected "
+            "plain tensors: use backward(), or torch's math backend"
+        )
 
 
 def _refuse_alibi_gradient(alibi_slopes: Tensor | None) -> None:
@@ -281,13 +290,19 @@ def attention(
             _one_library(q, k, v, bias, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv)
             raise
         plain = type(q) in _PLAIN and type(k) in _PLAIN and type(v) in _PLAIN
+        if _forward_ad._current_level >= 0:
+            _refuse_forward_mode(q, k, v, bias, sinks)
+        # A bias may be the imaginary part of a conjugate, whose sign is a note beside its memory. No such view of q, k
+        # or v has a contiguous last axis.
+        if bias is not None and bias.is_neg():
+            bias = bias.resolve_neg()
         if plain and not _any_autocast() and not _dispatch_modes() and _transforms() is None:
-            if not needs_grad:
+            if not needs_grad and not q.is_meta:
                 return _c.attention(
                     q, k, v, mask, bias, scale, softcap, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv,
                     deterministic, backend, return_lse, out, lse,
                 )  # fmt: skip
-            if out is None and lse is None:
+            if needs_grad and out is None and lse is None and not q.is_meta:
                 _refuse_alibi_gradient(alibi_slopes)
                 result = _apply(
                     q, k, v, bias, sinks, mask,
@@ -301,11 +316,14 @@ def attention(
         )
     _refuse_alibi_gradient(alibi_slopes)
     _one_library(q, k, v, bias, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv)
+    token = _token_of(mask)
+    if token is not None and not _is_compiling():
+        token = _fake_beside(q, token)
     result = torch.ops.anymask.attention(
         q,
         k,
         v,
-        _token_of(mask),
+        token,
         bias,
         scale,
         softcap,
@@ -317,6 +335,12 @@ def attention(
         backend,
     )
     return (result[0], result[1]) if return_lse else result[0]
+
+
+def _fake_beside(q: Tensor, token: Tensor) -> Tensor:
+    """Among tensors of shapes without data the token is one, too."""
+    mode = torch._guards.detect_fake_mode((q,))
+    return token if mode is None else mode.from_tensor(token)
 
 
 _NAMES = ("q", "k", "v", "bias", "sinks", "alibi_slopes", "cu_seqlens_q", "cu_seqlens_kv")

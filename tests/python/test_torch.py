@@ -189,6 +189,48 @@ def test_vmap_runs_one_at_a_time() -> None:
         assert torch.equal(got[i], am.attention(x[i], x[i], x[i], am.causal()))
 
 
+def test_tensors_without_data() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    q, k, v = tensors()
+    meta = am.attention(*(x.to("meta") for x in (q, k, v)), MASK)
+    assert meta.shape == q.shape and meta.is_meta
+    with FakeTensorMode() as mode:
+        out, lse = am.attention(*(mode.from_tensor(x) for x in (q, k, v)), MASK, return_lse=True)
+    assert out.shape == q.shape and lse.shape == (2, 4, 21)
+
+
+def test_subclasses_and_modes() -> None:
+    class Own(torch.Tensor):
+        pass
+
+    from torch.utils.flop_counter import FlopCounterMode
+
+    q, k, v = tensors(grad=False)
+    want = am.attention(q, k, v, MASK)
+    own = am.attention(q.as_subclass(Own), k, v, MASK)
+    assert type(own) is Own and torch.equal(own.as_subclass(torch.Tensor), want)
+    with FlopCounterMode(display=False):
+        assert torch.equal(am.attention(q, k, v, MASK), want)
+
+
+def test_forward_mode_is_refused() -> None:
+    import torch.autograd.forward_ad as forward_ad
+
+    q, k, v = tensors(grad=False)
+    with forward_ad.dual_level(), pytest.raises(am.UnsupportedError, match="carries a tangent"):
+        am.attention(forward_ad.make_dual(q, q), k, v)
+    with pytest.raises(RuntimeError, match="functorch"):
+        torch.func.grad(lambda x: am.attention(x, k, v).sum())(q)
+
+
+def test_a_bias_with_its_sign_beside_its_memory() -> None:
+    q, k, v = tensors(grad=False)
+    bias = torch.view_as_complex(torch.randn(21, 21, 2)).conj().imag
+    assert bias.is_neg()
+    assert torch.equal(am.attention(q, k, v, bias=bias), am.attention(q, k, v, bias=bias.clone()))
+
+
 @pytest.mark.parametrize("grad", [False, True])
 def test_opcheck(grad: bool) -> None:
     q, k, v = tensors(grad=grad)
