@@ -37,7 +37,7 @@ void launch_sm90_attention_fwd_kernel(const sm90::Maps& maps, const AttentionPar
 }
 
 template <class T, Sm90ForwardShape s, bool modified>
-using Sm90Kernel = sm90::Shape<T, s.d_qk, s.d_v, s.warpgroups, s.keys, s.stages, s.q_slots, true, modified>;
+using Sm90Kernel = sm90::Shape<T, s.d_qk, s.d_v, s.warpgroups, s.keys, s.stages, s.q_slots, modified>;
 
 template <class T, int32_t index>
 void launch_sm90_attention_fwd_shape(const sm90::Maps& maps, const AttentionParams& params,

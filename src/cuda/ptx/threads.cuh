@@ -24,6 +24,13 @@ __device__ __forceinline__ void registers_increase() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
+// threadIdx.x, read where it is asked for and not kept in a register.
+__device__ __forceinline__ int thread_index() {
+  int x;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  return x;
+}
+
 // Tells the compiler that a value is the same in all lanes, so that it lives in uniform registers.
 template <class Int>
 __device__ __forceinline__ Int uniform(Int x) {

@@ -34,6 +34,23 @@ __device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leadin
          uint64_t{(stride_bytes >> 4) & 0x3fffu} << 32 | uint64_t{1} << 62;
 }
 
+// Two 16-bit values in another register: adding minus_zeros, -0 twice and no constant to the compiler, changes no
+// number. For A of the next rs product, computed while one runs: a plain move ptxas would merge, and then serialise.
+template <class T>
+__device__ __forceinline__ uint32_t copy_pair(uint32_t x, uint32_t minus_zeros);
+template <>
+__device__ __forceinline__ uint32_t copy_pair<__nv_bfloat16>(uint32_t x, uint32_t minus_zeros) {
+  uint32_t y;
+  asm volatile("add.rn.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(x), "r"(minus_zeros));
+  return y;
+}
+template <>
+__device__ __forceinline__ uint32_t copy_pair<__half>(uint32_t x, uint32_t minus_zeros) {
+  uint32_t y;
+  asm volatile("add.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(x), "r"(minus_zeros));
+  return y;
+}
+
 template <class T, int n>  // T: __nv_bfloat16 or __half
 struct Wgmma;
 

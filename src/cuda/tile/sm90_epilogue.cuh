@@ -1,4 +1,4 @@
-// The end of an item: out = O / l and lse = m scale + ln l, from a warpgroup's registers to global memory.
+// The end of an item: out = O / l and lse = m + ln l, from a warpgroup's registers to global memory.
 //
 // A quad holds a row's columns in pairs; three exchanges give each lane eight neighbours, so that a warp writes 64
 // whole bytes of 8 rows at a time. No shared memory is touched: the next item's Q is loaded meanwhile.
@@ -9,6 +9,7 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/tile/sm90_scores.cuh"
 #include "cuda/tile/sm90_shared.cuh"
+#include "cuda/tile/sm90_softmax.cuh"
 
 namespace anymask::sm90 {
 
@@ -28,16 +29,16 @@ __device__ __forceinline__ uint4 gather_quad(const uint32_t (&x)[4], int c) {
 // lse to global memory, 1 / l returned. `row` of the tile (and row + 8) is this thread's. A sink joins l, except in
 // pieces of a row: their merge adds it.
 template <class S>
-__device__ __forceinline__ void write_lse(const float (&reference)[2], const float (&sum)[2], float (&inverse)[2],
+__device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN>& rows, float (&inverse)[2],
                                           const AttentionParams& params, const ItemInfo& item, int row, int quarter,
                                           int fold_log2) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float l = sum[h];
+    float l = rows.sum[h];
     l += __shfl_xor_sync(0xffffffffu, l, 1);
     l += __shfl_xor_sync(0xffffffffu, l, 2);
     inverse[h] = l == 0 ? 0.f : 1 / l;
-    float lse = l == 0 ? -INFINITY : reference[h] * (S::kModified ? 1.f : params.softmax_scale) + logf(l);
+    float lse = l == 0 ? -INFINITY : logf(l) - rows.shift[h] / kLog2e;
     const int r = row + 8 * h;
     const int32_t token = item.token_begin + (r >> fold_log2), head = item.q_head + (r & ((1 << fold_log2) - 1));
     const bool writes = token < item.s_q && quarter == 0;

@@ -1,8 +1,10 @@
 // Online softmax of 64 rows in a warpgroup's registers: two rows a thread, kN / 4 columns of each.
 //
-// The reference m of a row moves only when the maximum rises by more than 2^8 (kSlack): O is rescaled rarely, P stays
-// below 2^8, and out = O / l, lse = m scale + ln l are exact whatever m is. Masked and plain tiles use the same
-// expressions, so that a mask gives the same bits however it is spelled.
+// exp2 comes first, with the reference m of the tiles before; no maximum is taken. Only where a sum shows that P has
+// outgrown the limit, or a row has no reference yet, m becomes the maximum, O and l are rescaled, and P is computed
+// again: on the first tile of an item, and rarely after. What m is does not matter: out = O / l and
+// lse = m + ln l are exact, P stays below 2^13, which fp16 holds. A row moves by its own scores alone, and masked and
+// plain tiles use the same expressions: a mask gives the same bits however it is spelled.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +13,7 @@
 
 namespace anymask::sm90 {
 
-inline constexpr float kSlack = 8;  // log2 units; P in fp16 is safe up to 15
+inline constexpr float kLimit = 8192;  // of a thread's sum of P over a row of a tile
 inline constexpr float kLog2e = 1.4426950408889634f;
 
 // A word of the columns below `limit` of kN for the quarter c = lane % 4, in fragment order.
@@ -22,60 +24,77 @@ __device__ __forceinline__ uint32_t word_below(int limit, int quarter) {
   return kept == 0 ? 0u : 0xffffffffu >> (32 - kept);
 }
 
-template <int kN>
-struct RowState {
-  float reference[2], sum[2];  // per row: m, and this thread's part of l
+template <class T, int kN>
+struct Softmax {
+  float shift[2];  // per row: -m in log2 units; +inf: no reference yet
+  float sum[2];    // this thread's part of l
 
   __device__ __forceinline__ void start() {
-    reference[0] = reference[1] = -INFINITY;
+    shift[0] = shift[1] = INFINITY;
     sum[0] = sum[1] = 0;
   }
 
-  // m' = max(m, rowmax S), or m while it rose by no more than the slack;  l = l alpha;  S = exp2(S scale - m');
-  // l += rowsum S. True where O has to be multiplied by alpha.
-  template <bool kMasked>
-  __device__ __forceinline__ bool softmax(float (&s)[kN / 2], const uint32_t (&keep)[2], float scale_log2,
-                                          float (&alpha)[2]) {
-    float minus_reference[2];
-    bool moved = false;
+  // P = exp2(S scale - m), l += rowsum P; where m has to move, rescale(alpha) for O and P again. `first`: no row has a
+  // reference.
+  template <bool kMasked, class Rescale>
+  __device__ __forceinline__ void update(float (&s)[kN / 2], const uint32_t (&keep)[2], float scale_log2, bool first,
+                                         uint32_t (&p)[kN / 4], Rescale rescale) {
+    if constexpr (kMasked) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if constexpr (kMasked) {
+      for (int h = 0; h < 2; ++h) {
 #pragma unroll
-        for (int i = 0; i < kN / 4; ++i) {
+        for (int i = 0; i < kN / 4; ++i) {  // in bit order: the tests become one instruction for seven predicates
           float& x = s[4 * (i / 2) + 2 * h + (i & 1)];
           x = keep[h] & (1u << i) ? x : -INFINITY;
         }
       }
-      float part[4] = {s[2 * h], s[2 * h + 1], s[2 * h + 4], s[2 * h + 5]};
-#pragma unroll
-      for (int i = 4; i < kN / 4; ++i) part[i % 4] = fmaxf(part[i % 4], s[4 * (i / 2) + 2 * h + (i & 1)]);
-      float top = fmaxf(fmaxf(part[0], part[1]), fmaxf(part[2], part[3]));
-      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-      alpha[h] = 1;
-      if ((top - reference[h]) * scale_log2 > kSlack) {
-        alpha[h] = ptx::exp2_approx((reference[h] - top) * scale_log2);
-        reference[h] = top;
-        moved = true;
-      }
-      minus_reference[h] = -reference[h] * scale_log2;
-      if constexpr (kMasked) minus_reference[h] = reference[h] == -INFINITY ? 0.f : minus_reference[h];  // none so far
     }
-    const bool any_moved = __any_sync(0xffffffffu, moved);
+    float part[2] = {INFINITY, INFINITY};
+    if (!first) exponentials(s, scale_log2, shift[0], shift[1], p, part);
+    if (first || __any_sync(0xffffffffu, !(part[0] <= kLimit && part[1] <= kLimit))) {
+      float alpha[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) alpha[h] = move(s, scale_log2, h, part[h]);
+      rescale(alpha);
+      exponentials(s, scale_log2, shift[0] < INFINITY ? shift[0] : 0.f, shift[1] < INFINITY ? shift[1] : 0.f, p, part);
+    }
+    sum[0] += part[0];
+    sum[1] += part[1];
+  }
+
+ private:
+  __device__ __forceinline__ static void exponentials(const float (&s)[kN / 2], float scale_log2, float shift0,
+                                                      float shift1, uint32_t (&p)[kN / 4], float (&part)[2]) {
     float sums[2][2] = {};
 #pragma unroll
-    for (int i = 0; i < kN / 4; ++i) {
-      const int h = i & 1;
-      s[2 * i] = ptx::exp2_approx(fmaf(s[2 * i], scale_log2, minus_reference[h]));
-      s[2 * i + 1] = ptx::exp2_approx(fmaf(s[2 * i + 1], scale_log2, minus_reference[h]));
-      sums[h][0] += s[2 * i];
-      sums[h][1] += s[2 * i + 1];
+    for (int i = 0; i < kN / 4; ++i) {  // row i % 2
+      const float low = ptx::exp2_approx(fmaf(s[2 * i], scale_log2, i & 1 ? shift1 : shift0));
+      const float high = ptx::exp2_approx(fmaf(s[2 * i + 1], scale_log2, i & 1 ? shift1 : shift0));
+      sums[i & 1][0] += low;
+      sums[i & 1][1] += high;
+      p[i] = ptx::pack<T>(low, high);
     }
-    if (any_moved) sum[0] *= alpha[0], sum[1] *= alpha[1];
-    sum[0] += sums[0][0] + sums[0][1];
-    sum[1] += sums[1][0] + sums[1][1];
-    return any_moved;
+    part[0] = sums[0][0] + sums[0][1];
+    part[1] = sums[1][0] + sums[1][1];
+  }
+
+  // m' = rowmax S where the row's part of P is beyond the limit (or infinite, or not a number: no reference yet);
+  // l = l alpha. The four lanes of a row agree.
+  __device__ __forceinline__ float move(const float (&s)[kN / 2], float scale_log2, int h, float part) {
+    int over = !(part <= kLimit);
+    over |= __shfl_xor_sync(0xffffffffu, over, 1);
+    over |= __shfl_xor_sync(0xffffffffu, over, 2);
+    float tops[4] = {s[2 * h], s[2 * h + 1], s[2 * h + 4], s[2 * h + 5]};
+#pragma unroll
+    for (int i = 4; i < kN / 4; ++i) tops[i % 4] = fmaxf(tops[i % 4], s[4 * (i / 2) + 2 * h + (i & 1)]);
+    float top = fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3]));
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+    if (!over || !(top > -INFINITY)) return 1;
+    const float next = -top * scale_log2, alpha = ptx::exp2_approx(next - shift[h]);
+    shift[h] = next;
+    sum[h] *= alpha;
+    return alpha;
   }
 };
 

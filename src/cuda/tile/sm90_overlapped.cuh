@@ -1,0 +1,104 @@
+// A consumer warpgroup that computes S of a tile and P V of the tile before it together, and the softmax under them.
+//
+// Items follow each other in the same stream: the first S of an item runs with the last P V of the item before, whose
+// O is written out after it.
+#pragma once
+
+#include "cuda/tile/sm90_warpgroup.cuh"
+
+namespace anymask::sm90 {
+
+template <class S>
+struct OverlappedConsumer : Warpgroup<S> {
+  using Base = Warpgroup<S>;
+  using T = typename S::T;
+  uint32_t p[S::kN / 4];
+  bool pending = false;  // P of the tile before waits for its product with V
+  uint32_t minus_zeros = 0x80008000u;
+
+  // S = Q K^T, under it O += P V of the tile before (kPending), and P = exp2(S scale - m). True: O times alpha
+  // is due.
+  template <bool kMasked, bool kPending>
+  __device__ __forceinline__ bool scores(const Turn& turn, float (&alpha)[2]) {
+    float s[S::kN / 2];
+    Base::issue_scores(s);
+    const Ring<S::kStages> last = Base::before();
+    if constexpr (kPending) {
+      Base::issue_output(p, last);
+      ptx::wgmma_wait<1>();
+    } else {
+      ptx::wgmma_wait<0>();
+    }
+    ptx::wgmma_settle(s);
+    uint32_t keep[2];
+    TileInfo facts{};
+    if constexpr (kMasked) {
+      if constexpr (S::kModified) facts = Base::smem.tile[Base::ring.stage];
+      Base::keep_words(turn.kind, keep);
+    }
+    Base::release_k(turn);
+    if constexpr (S::kModified) {
+      modify_scores<S::kN>(s, Base::params, Base::smem.item[turn.slot()], facts, Base::index * 64 + Base::row(),
+                           Base::lane() % 4, Base::fold_log2);
+    }
+    bool moved = false;
+    uint32_t next[S::kN / 4];
+    Base::rows.template update<kMasked>(s, keep, Base::scale_log2(), turn.first(), next, [&](const float(&by)[2]) {
+      moved = true;
+      alpha[0] = by[0];
+      alpha[1] = by[1];
+    });
+#pragma unroll
+    for (uint32_t& x : next) asm volatile("" : "+r"(x));  // all of the softmax before the wait, not half of it behind
+    if constexpr (kPending) Base::wait_output(last);
+#pragma unroll
+    for (int i = 0; i < S::kN / 4; ++i) p[i] = ptx::copy_pair<T>(next[i], minus_zeros);
+    return moved;
+  }
+
+  __device__ __forceinline__ void run() {
+    asm volatile("" : "+r"(minus_zeros));  // not a constant: the addition stays
+    int open = -1;                         // the slot of the item whose O is here and not yet written
+    float inverse[2] = {0, 0};
+    for (;;) {
+      const Turn turn = Base::arrive(Base::ring);
+      if (turn.first()) {
+        Base::rows.start();
+        if (turn.has_q()) ptx::mbarrier_wait(Base::smem.q_full[Base::q_ring.stage], Base::q_ring.phase);
+      }
+      float alpha[2] = {1, 1};
+      bool moved = false;
+      if (turn.kind == Slice::empty) {
+        Base::release_k(turn);
+        if (pending) {
+          Base::issue_output(p, Base::before());
+          Base::wait_output(Base::before());
+        }
+        if (!turn.stop()) Base::skip_value();
+      } else if (!S::kModified && turn.kind == Slice::full && pending) {
+        moved = scores<false, true>(turn, alpha);
+      } else if (pending) {
+        moved = scores<true, true>(turn, alpha);
+      } else {
+        moved = scores<true, false>(turn, alpha);
+      }
+
+      if (turn.first()) {
+        if (open >= 0) Base::write(open, inverse);
+        open = turn.slot();
+        Base::clear_output();
+      } else if (moved) {
+        Base::rescale_output(alpha);
+      }
+      if (turn.stop()) break;
+      if (turn.end()) {
+        Base::finish(open, inverse);
+        if (turn.has_q()) Base::q_ring.advance();
+      }
+      pending = turn.kind != Slice::empty;
+      Base::ring.advance();
+    }
+  }
+};
+
+}  // namespace anymask::sm90
