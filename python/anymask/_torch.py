@@ -130,8 +130,8 @@ _SECOND = (
 def _refuse_forward_mode(*inputs: Tensor | None) -> None:
     if any(x is not None and _forward_ad.unpack_dual(x).tangent is not None for x in inputs):
         raise _c.UnsupportedError(
-            "attention: an input carries a tangent of forward-mode differentiation, which is not defined here; expected "
-            "plain tensors: use backward(), or torch's math backend"
+            "attention: an input carries a tangent of forward-mode differentiation, which is not defined here; "
+            "expected plain tensors: use backward(), or torch's math backend"
         )
 
 
