@@ -13,30 +13,36 @@ struct Sm80ForwardShape {
   int32_t d_qk, d_v;
   int32_t m_tiles;  // 16-row tiles a warp
   int32_t warps;
-  int32_t keys;         // of a step
-  int32_t blocks;       // that share a multiprocessor, as far as registers go
-  bool q_in_registers;  // else its fragments are read again every step
+  int32_t keys;                // of a step
+  int32_t blocks;              // that share a multiprocessor, as far as registers go
+  bool weights_first = false;  // all weights of a step before the product with V, not between its instructions
   constexpr int32_t tile_m() const { return 16 * m_tiles * warps; }
-  constexpr int32_t shared_bytes(int32_t stages) const { return 2 * (tile_m() * d_qk + stages * keys * (d_qk + d_v)); }
+  constexpr int32_t shared_bytes(int32_t stages) const {
+    return 128 + 2 * (tile_m() * d_qk + stages * keys * (d_qk + d_v));
+  }
 };
 
-// Ascending: the first one that holds both head dims is taken. Short shapes have half the rows, for calls with few of
-// them. Scores that are more than scaled products (`modified`) need registers of their own.
+// Ascending: the first one that holds both head dims is taken.
 inline constexpr Sm80ForwardShape sm80_forward_shapes[] = {
-    {.d_qk = 16, .d_v = 16, .m_tiles = 1, .warps = 4, .keys = 64, .blocks = 4, .q_in_registers = true},
-    {.d_qk = 32, .d_v = 32, .m_tiles = 1, .warps = 4, .keys = 64, .blocks = 4, .q_in_registers = true},
-    {.d_qk = 64, .d_v = 64, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2, .q_in_registers = false},
-    {.d_qk = 96, .d_v = 96, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2, .q_in_registers = false},
-    {.d_qk = 128, .d_v = 128, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2, .q_in_registers = false},
-    {.d_qk = 192, .d_v = 128, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2, .q_in_registers = false},
-    {.d_qk = 192, .d_v = 192, .m_tiles = 1, .warps = 8, .keys = 64, .blocks = 1, .q_in_registers = false},
-    {.d_qk = 256, .d_v = 256, .m_tiles = 1, .warps = 8, .keys = 32, .blocks = 1, .q_in_registers = false},
+    {.d_qk = 16, .d_v = 16, .m_tiles = 1, .warps = 4, .keys = 64, .blocks = 4},
+    {.d_qk = 32, .d_v = 32, .m_tiles = 1, .warps = 4, .keys = 64, .blocks = 4},
+    {.d_qk = 64, .d_v = 64, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2},
+    {.d_qk = 96, .d_v = 96, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2},
+    {.d_qk = 128, .d_v = 128, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2, .weights_first = true},
+    {.d_qk = 192, .d_v = 128, .m_tiles = 2, .warps = 4, .keys = 64, .blocks = 2},
+    {.d_qk = 192, .d_v = 192, .m_tiles = 1, .warps = 4, .keys = 64, .blocks = 2},
+    {.d_qk = 256, .d_v = 256, .m_tiles = 1, .warps = 4, .keys = 64, .blocks = 2},
 };
 inline constexpr int32_t sm80_forward_num_shapes = sizeof(sm80_forward_shapes) / sizeof(sm80_forward_shapes[0]);
-// The shape as compiled for modified scores.
+// The shape as compiled for plain scores, or for those that are more than scaled products.
 constexpr Sm80ForwardShape sm80_forward_shape(int32_t index, bool modified) {
   Sm80ForwardShape shape = sm80_forward_shapes[index];
-  if (modified && shape.m_tiles == 2) shape.keys = 32;
+  // Half the rows: a step's bias needs room beside the scores, and what it waits for is hidden by more warps.
+  if (modified && shape.m_tiles == 2) {
+    shape.m_tiles = 1;
+    shape.blocks = shape.d_qk <= 64 ? 3 : 2;
+    shape.weights_first = false;
+  }
   return shape;
 }
 

@@ -13,24 +13,25 @@
 //
 // Steps of `keys` keys, ascending over the item's runs whatever their kind:
 //
-//   two stages:  wait K(i), V(i); barrier; fetch K(i+1), V(i+1) -> S = Q K(i)^T -> softmax -> O += P V(i)
-//   one stage:   wait K(i); barrier; fetch V(i) -> S = Q K(i)^T; wait V(i); barrier; fetch K(i+1) -> softmax -> O += P
-//   V(i)
+//   two stages:  wait K(i), V(i); barrier -> S = Q K(i)^T -> max; fetch K(i+1), V(i+1) between weights; O += P V(i)
+//   one stage:   wait K(i); barrier; fetch V(i) -> S = Q K(i)^T; wait V(i); barrier -> max; fetch K(i+1); O += P V(i)
 //
-// One stage is half the memory: the host takes it where that lets two blocks share a multiprocessor.
+// One stage is half the memory: the host takes it where that lets more blocks share a multiprocessor.
 //
-// Masks: a FULL step reads none. A PARTIAL one reads one word a row and lane quarter, asked for before the barrier and
-// used after the product. A warp whose rows keep nothing of a step skips it. Steps that reach beyond s_kv clip. All
-// steps run the same instructions on what is kept: the bits of the result do not depend on how a mask was spelled.
+// Masks: a FULL step reads none. A PARTIAL one reads one word a row and lane quarter before the product, to skip the
+// step where the warp's rows keep nothing, and again after it. Steps that reach beyond s_kv clip. All steps run the
+// same instructions on what is kept: the bits of the result do not depend on how a mask was spelled.
 //
 // 32 rows a warp (m_tiles 2) where O fits into registers: a fragment of K or V then feeds four products, and shared
 // memory (128 bytes a clock) no longer outweighs the tensor cores. With 16 rows it does: 256 against 192 clocks a step
-// of 64 keys at d = 128.
+// of 64 keys at d = 128. Registers are the limit everywhere: what a step needs of its item lies in shared memory, and
+// lane numbers are opaque so that the compiler does not keep a dozen sums of them.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/attention_params.h"
@@ -51,6 +52,7 @@ struct Sm80ForwardOptions {
   int32_t stages;      // 1 or 2
   int32_t aligned;     // q, k, v, out: addresses and strides are multiples of 16 bytes
   int32_t bias_pairs;  // neighbours along keys may be read as one aligned word
+  float unit, slack;   // weights are exp2(unit * s - unit * m); how far above m a score may lie (tile/softmax.cuh)
 };
 
 // A shape as a type: nvcc 13.0 cannot name a kernel whose template argument is a struct.
@@ -62,9 +64,18 @@ struct Sm80ForwardTraits {
   static constexpr int m_tiles = shape.m_tiles, warps = shape.warps, threads = 32 * warps, blocks = shape.blocks;
   static constexpr int warp_rows = 16 * m_tiles, tile_m = warp_rows * warps;
   static constexpr int keys = shape.keys, n_tiles = keys / 8, k_steps = d_qk / 16, v_tiles = d_v / 8;
-  static constexpr bool q_in_registers = shape.q_in_registers;
+  static constexpr bool weights_first = shape.weights_first;
   static_assert(tile_m % 64 == 0 && plan_tile_n % keys == 0 && keys % 16 == 0 && keys <= 64);
   static_assert(d_v <= d_qk, "out leaves through the rows of Q");
+};
+
+// What every thread must know of the current item while it walks, kept in shared memory: registers are for O and S.
+struct Sm80ForwardItem {
+  const uint16_t* k;  // first key of the sequence, kv head
+  const uint16_t* v;
+  int32_t index, next;  // into CudaPlan::items
+  int32_t block_row;    // first query of the tile
+  int32_t s_q, s_kv;
 };
 
 template <class Traits>
@@ -73,18 +84,9 @@ struct alignas(128) Sm80ForwardShared {
     uint16_t k[Traits::keys * Traits::d_qk];
     uint16_t v[Traits::keys * Traits::d_v];
   };
-  uint16_t q[Traits::tile_m * Traits::d_qk];  // at the end of an item each warp's rows hold its out
-  Stage stages[2];                            // one of them allocated with one stage
-};
-
-// What every thread must know of the current item while it walks, kept in shared memory: registers are for O and S.
-struct Sm80ForwardItem {
-  const uint16_t* k;  // first key of the sequence, kv head
-  const uint16_t* v;
-  int32_t index, next;  // into CudaPlan::items
-  int32_t sequence, head;
-  int32_t block_row;  // first query of the tile
-  int32_t s_q, s_kv;
+  alignas(128) Sm80ForwardItem item;
+  alignas(128) uint16_t q[Traits::tile_m * Traits::d_qk];  // at the end of an item each warp's rows hold its out
+  Stage stages[2];                                         // one of them allocated with one stage
 };
 
 template <class T, class Traits>
@@ -100,40 +102,30 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
   static_assert(sizeof(Shared) - sizeof(typename Shared::Stage) <= 99 * 1024, "one stage fits every GPU since 8.0");
 
   extern __shared__ __align__(128) unsigned char memory[];
-  __shared__ Sm80ForwardItem current;
-  const uint32_t q_shared = ptx::shared_address(memory);
-  const uint32_t stages_shared = q_shared + sizeof(Shared::q);
+  auto& current = *reinterpret_cast<Sm80ForwardItem*>(memory);
   constexpr uint32_t stage_bytes = sizeof(typename Shared::Stage), v_in_stage = sizeof(Shared::Stage::k);
+  const uint32_t shared = ptx::shared_address(memory);
+  const uint32_t stages_shared = shared + offsetof(Shared, stages);
 
   const int thread = static_cast<int>(threadIdx.x);
-  const uint32_t warp_q = q_shared + thread / 32 * (warp_rows * QkSwizzle::row_bytes);
-  // ldmatrix: rows and halves of a 16 x 16 block of Q or V, and of K, whose block is two 8-row tiles.
-  const uint32_t q_lane = QkSwizzle::offset(thread % 16, thread / 16 % 2);
-  const uint32_t v_lane = VSwizzle::offset(thread % 16, thread / 16 % 2);
+  // ldmatrix: rows and halves of a 16 x 16 block of the warp's Q or of V, and of K, whose block is two 8-row tiles.
+  const uint32_t warp_q = shared + offsetof(Shared, q) + thread / 32 * (warp_rows * QkSwizzle::row_bytes);
+  const uint32_t q_at = warp_q + QkSwizzle::offset(thread % 16, thread / 16 % 2);
+  const uint32_t v_lane = v_in_stage + VSwizzle::offset(thread % 16, thread / 16 % 2);
   const uint32_t k_lane = QkSwizzle::offset(thread % 8 + thread / 16 % 2 * 8, thread / 8 % 2);
 
-  // Plain scores stay raw products, and unit carries scale * log2(e); modified ones are natural.
-  const float unit = modified ? log2_e_f : p.softmax_scale * log2_e_f;
-  const float slack = rescale_slack / unit;
   const bool two_stages = options.stages == 2, aligned = options.aligned != 0;
 
   for (int index = static_cast<int>(blockIdx.x); index < *p.plan.num_items;) {
-    const CudaItem& item = p.plan.items[index];
-    auto fetch_k = [&](const uint16_t* k, int key, int s_kv, uint32_t stage) {
-      load_tile<keys, Traits::d_qk, threads>(stage, k + key * p.k.stride_s, p.k.stride_s, s_kv - key, p.d_qk, aligned,
-                                             thread);
-    };
-    auto fetch_v = [&](const uint16_t* v, int key, int s_kv, uint32_t stage) {
-      load_tile<keys, Traits::d_v, threads>(stage + v_in_stage, v + key * p.v.stride_s, p.v.stride_s, s_kv - key, p.d_v,
-                                            aligned, thread);
-    };
-
     RunCursor next;
+    bool regular;  // this warp has rows, and steps need nothing beyond their copies
     {
+      const CudaItem& item = p.plan.items[index];
       const CudaSequence& sequence = p.sequences[item.sequence];
-      const int head = item.head, s_kv = sequence.s_kv, block_row = item.m_block * tile_m;
+      const int head = item.head, s_q = sequence.s_q, s_kv = sequence.s_kv, block_row = item.m_block * tile_m;
       const int64_t batch = sequence.batch, q_begin = sequence.q_begin, kv_begin = sequence.kv_begin;
       next.start(item, p.plan.runs, s_kv);
+      regular = two_stages && aligned && block_row + thread / 32 * warp_rows < s_q;
       const auto* k = static_cast<const uint16_t*>(p.k.data) + batch * p.k.stride_b + kv_begin * p.k.stride_s +
                       head / p.group * p.k.stride_h;
       const auto* v = static_cast<const uint16_t*>(p.v.data) + batch * p.v.stride_b + kv_begin * p.v.stride_s +
@@ -141,16 +133,20 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       if (!next.done()) {
         const auto* q = static_cast<const uint16_t*>(p.q.data) + batch * p.q.stride_b +
                         (q_begin + block_row) * p.q.stride_s + head * p.q.stride_h;
-        load_tile<tile_m, Traits::d_qk, threads>(q_shared, q, p.q.stride_s, sequence.s_q - block_row, p.d_qk, aligned,
-                                                 thread);
-        fetch_k(k, next.key, s_kv, stages_shared);
-        if (two_stages) fetch_v(v, next.key, s_kv, stages_shared);
+        load_tile<tile_m, Traits::d_qk, threads>(shared + offsetof(Shared, q), q, p.q.stride_s, s_q - block_row, p.d_qk,
+                                                 aligned, thread);
+        load_tile<keys, Traits::d_qk, threads>(stages_shared, k + next.key * p.k.stride_s, p.k.stride_s,
+                                               s_kv - next.key, p.d_qk, aligned, thread);
+        if (two_stages) {
+          load_tile<keys, Traits::d_v, threads>(stages_shared + v_in_stage, v + next.key * p.v.stride_s, p.v.stride_s,
+                                                s_kv - next.key, p.d_v, aligned, thread);
+        }
         ptx::cp_async_commit();
       }
       // While those fly. Read from the first barrier on: the first step's, or this one where there is no step.
       if (thread == 0) {
         const int after = static_cast<int>(gridDim.x) + atomicAdd(p.work_counter, 1);
-        current = {k, v, index, after, item.sequence, head, block_row, sequence.s_q, s_kv};
+        current = {k, v, index, after, block_row, s_q, s_kv};
       }
       if (next.done()) __syncthreads();
     }
@@ -163,79 +159,59 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
 #pragma unroll
       for (int n = 0; n < v_tiles; ++n) o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0;
     }
-    [[maybe_unused]] ScoreModifiers modifiers;
-    if constexpr (modified) modifiers.start(p, item.sequence, item.head);
-    [[maybe_unused]] uint32_t q_kept[Traits::q_in_registers ? k_steps : 1][m_tiles][4];
-    bool first = true;
 
     for (uint32_t stage = stages_shared; !next.done();) {
       const int key = next.key;
       const int bit_tile = next.full() ? -1 : next.bit_tile();
+      // What only some steps need stands aside, behind one branch before the product and one after it: masks, the edge
+      // of the keys, a new run, and everything of calls with one stage or unaligned tensors.
+      const bool rare = bit_tile >= 0 || key + keys >= next.key_end || !regular;
       ptx::cp_async_wait<0>();
       __syncthreads();
-      const int s_kv = current.s_kv;
-      const uint32_t k_at = stage + k_lane, v_at = stage + v_in_stage + v_lane;
-      next.advance(keys, p.plan.items[current.index], p.plan.runs, s_kv);
-      if (two_stages) {
-        stage = 2 * stages_shared + stage_bytes - stage;
-        if (!next.done()) {
-          fetch_k(current.k, next.key, s_kv, stage);
-          fetch_v(current.v, next.key, s_kv, stage);
-        }
-      } else {
-        fetch_v(current.v, key, s_kv, stage);
-      }
-      ptx::cp_async_commit();
+      const uint32_t k_at = stage + k_lane, v_at = stage + v_lane;
 
-      if constexpr (Traits::q_in_registers) {
-        if (first) {
-          const uint32_t q_at = warp_q + q_lane;
-#pragma unroll
-          for (int c = 0; c < k_steps; ++c) {
-#pragma unroll
-            for (int m = 0; m < m_tiles; ++m) {
-              ptx::ldmatrix_x4(q_kept[c][m], QkSwizzle::chunk(q_at, 2 * c) + m * 16 * QkSwizzle::row_bytes);
-            }
-          }
-          first = false;
-        }
-      }
-
-      // A warp whose rows keep nothing of the step skips it. The words are read again after the product, from the
-      // first-level cache: they would be in the way.
+      // The words are read again after the product, from the first-level cache: they would be in the way.
       auto bits = [&](int m, int h) {
         const int me = opaque(thread);
         const int64_t row = int64_t{bit_tile} * tile_m + me / 32 * warp_rows;
         return __ldg(p.plan.bit_units + row * 4 + me % 32 + 64 * m + 32 * h) >> key % plan_tile_n / 4;
       };
-      bool live = current.block_row + opaque(thread) / 32 * warp_rows < current.s_q;
-      if (bit_tile >= 0) {
-        uint32_t some = 0;
+      bool live = true;
+      if (!rare) {
+        next.key = key + keys;
+      } else {
+        next.advance(keys, p.plan.items[current.index], p.plan.runs, current.s_kv);
+        // A warp whose rows keep nothing of the step skips it.
+        live = current.block_row + opaque(thread) / 32 * warp_rows < current.s_q;
+        if (bit_tile >= 0) {
+          uint32_t some = 0;
 #pragma unroll
-        for (int m = 0; m < m_tiles; ++m) some |= bits(m, 0) | bits(m, 1);
-        live = live && __any_sync(0xffffffffu, (some & ((1u << keys / 4) - 1)) != 0);
+          for (int m = 0; m < m_tiles; ++m) some |= bits(m, 0) | bits(m, 1);
+          live = live && __any_sync(0xffffffffu, (some & ((1u << keys / 4) - 1)) != 0);
+        }
+        if (!two_stages) {
+          load_tile<keys, Traits::d_v, threads>(stage + v_in_stage, current.v + key * p.v.stride_s, p.v.stride_s,
+                                                current.s_kv - key, p.d_v, aligned, thread);
+          ptx::cp_async_commit();
+        }
       }
+      if (two_stages) stage = 2 * stages_shared + stage_bytes - stage;
 
-      // S = Q K^T
+      // S = Q K^T, 16 columns of d at a time
       float s[m_tiles][n_tiles][4];
       if (live) {
-        [[maybe_unused]] const uint32_t q_at = opaque(warp_q + q_lane);
 #pragma unroll
         for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
           for (int n = 0; n < n_tiles; ++n) s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
         }
+        const uint32_t q_now = opaque(q_at);
 #pragma unroll
         for (int c = 0; c < k_steps; ++c) {
           uint32_t q[m_tiles][4];
 #pragma unroll
           for (int m = 0; m < m_tiles; ++m) {
-            if constexpr (Traits::q_in_registers) {
-#pragma unroll
-              for (int i = 0; i < 4; ++i) q[m][i] = q_kept[c][m][i];
-            } else {
-              ptx::ldmatrix_x4(q[m], QkSwizzle::chunk(q_at, 2 * c) + m * 16 * QkSwizzle::row_bytes);
-            }
+            ptx::ldmatrix_x4(q[m], QkSwizzle::chunk(q_now, 2 * c) + m * 16 * QkSwizzle::row_bytes);
           }
 #pragma unroll
           for (int n = 0; n < n_tiles; n += 2) {
@@ -249,20 +225,59 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
           }
         }
       }
-      if (!two_stages) {
-        ptx::cp_async_wait<0>();
-        __syncthreads();
-        if (!next.done()) fetch_k(current.k, next.key, current.s_kv, stage);
-        ptx::cp_async_commit();
-      }
-      if (!live) continue;
 
+      // The next step's K, and with two stages its V, a copy at a time between other instructions.
+      const bool copies_k = aligned && !next.done(), copies_v = copies_k && two_stages;
+      TileCopy<keys, Traits::d_qk, threads> copy_k;
+      TileCopy<keys, Traits::d_v, threads> copy_v;
+      constexpr int copies = copy_k.copies + copy_v.copies;
+      auto copy = [&](int begin, int end) {
+#pragma unroll
+        for (int i = begin; i < end; ++i) {
+          if (i == 0) {
+            const auto* k = reinterpret_cast<const uint16_t*>(ptx::ld_shared_8(shared + offsetof(Sm80ForwardItem, k)));
+            const int left = ptx::ld_shared_4(shared + offsetof(Sm80ForwardItem, s_kv)) - next.key;
+            const int64_t stride = opaque(p.k.stride_s);
+            copy_k.start(stage, k + next.key * stride, stride, left, p.d_qk, opaque(thread), copies_k);
+          }
+          if (i == copy_k.copies) {
+            const auto* v = reinterpret_cast<const uint16_t*>(ptx::ld_shared_8(shared + offsetof(Sm80ForwardItem, v)));
+            const int left = ptx::ld_shared_4(shared + offsetof(Sm80ForwardItem, s_kv)) - next.key;
+            const int64_t stride = opaque(p.v.stride_s);
+            copy_v.start(stage + v_in_stage, v + next.key * stride, stride, left, p.d_v, opaque(thread), copies_v);
+          }
+          i < copy_k.copies ? copy_k.copy(i) : copy_v.copy(i - copy_k.copies);
+        }
+      };
+
+      if (rare) {
+        if (!two_stages) {
+          ptx::cp_async_wait<0>();
+          __syncthreads();
+        }
+        if (!aligned && !next.done()) {
+          load_tile<keys, Traits::d_qk, threads>(stage, current.k + next.key * p.k.stride_s, p.k.stride_s,
+                                                 current.s_kv - next.key, p.d_qk, false, thread);
+          if (two_stages) {
+            load_tile<keys, Traits::d_v, threads>(stage + v_in_stage, current.v + next.key * p.v.stride_s, p.v.stride_s,
+                                                  current.s_kv - next.key, p.d_v, false, thread);
+          }
+        }
+        if (!live) {
+          copy(0, copies);
+          ptx::cp_async_commit();
+          continue;
+        }
+      }
       if constexpr (modified) {
         const int me = opaque(thread);
+        const CudaItem& item = p.plan.items[current.index];
+        ScoreModifiers modifiers;
+        modifiers.start(p, item.sequence, item.head);
         modifiers.apply(s, p, options.bias_pairs != 0, current.block_row + me / 32 * warp_rows + me % 32 / 4, key,
                         current.s_q, current.s_kv, me % 32);
       }
-      if (bit_tile >= 0 || key + keys > current.s_kv) {
+      if (rare && (bit_tile >= 0 || key + keys > current.s_kv)) {
         // Bits end at the plane's edges; FULL tiles do not.
 #pragma unroll
         for (int m = 0; m < m_tiles; ++m) {
@@ -274,34 +289,55 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       }
 
       // m' = max(m, rowmax S), O = O * alpha, l = l * alpha
-      rows.rise(s, o, unit, slack);
+      rows.rise(s, o, options.unit, options.slack);
 
-      // P = exp2(S - m'), l = l + rowsum P, O = O + P V, 16 keys at a time
+      // P = exp2(S - m'), l = l + rowsum P, O = O + P V, 16 keys at a time. Either all weights come first, which leaves
+      // the product registers to read V ahead, or the weights of the next keys are made between the products of these.
+      constexpr int c_steps = keys / 16, packs = 4 * m_tiles, v_pairs = v_tiles / 2;
+      constexpr bool first = Traits::weights_first;
       float base[m_tiles][2];
 #pragma unroll
-      for (int m = 0; m < m_tiles; ++m) base[m][0] = rows.base(m, 0, unit), base[m][1] = rows.base(m, 1, unit);
+      for (int m = 0; m < m_tiles; ++m) {
+        base[m][0] = rows.base(m, 0, options.unit), base[m][1] = rows.base(m, 1, options.unit);
+      }
+      uint32_t a[first ? c_steps : 2][m_tiles][4], b[2][4];
+      auto weigh = [&](int c, int j) {
+        const int m = j / 4, i = j % 4, h = i % 2;
+        const float low = rows.weight(s[m][2 * c + i / 2][2 * h], base[m][h], options.unit);
+        const float high = rows.weight(s[m][2 * c + i / 2][2 * h + 1], base[m][h], options.unit);
+        rows.sum[m][h] += low + high;
+        a[first ? c : c % 2][m][i] = opaque(ptx::pack<T>(low, high));
+      };
+      auto read_v = [&](int i) {
+        ptx::ldmatrix_x4_trans(b[i % 2],
+                               VSwizzle::chunk(v_at, 2 * (i % v_pairs)) + i / v_pairs * 16 * VSwizzle::row_bytes);
+      };
+      if (!first) read_v(0);
+      constexpr int slots = first ? c_steps * packs : packs;
 #pragma unroll
-      for (int c = 0; c < keys / 16; ++c) {
-        uint32_t a[m_tiles][4];
+      for (int j = 0; j < slots; ++j) {
+        weigh(j / packs, j % packs);
+        copy(j * copies / slots, (j + 1) * copies / slots);
+      }
+      ptx::cp_async_commit();
 #pragma unroll
-        for (int m = 0; m < m_tiles; ++m) {
+      for (int c = 0; c < c_steps; ++c) {
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int h = i % 2;
-            const float low = rows.weight(s[m][2 * c + i / 2][2 * h], base[m][h], unit);
-            const float high = rows.weight(s[m][2 * c + i / 2][2 * h + 1], base[m][h], unit);
-            rows.sum[m][h] += low + high;
-            a[m][i] = ptx::pack<T>(low, high);
+        for (int n = 0; n < v_pairs; ++n) {
+          const int i = c * v_pairs + n;
+          if (first) {
+            read_v(i);
+          } else if (i + 1 < c_steps * v_pairs) {
+            read_v(i + 1);
           }
-        }
-#pragma unroll
-        for (int n = 0; n < v_tiles; n += 2) {
-          uint32_t b[4];
-          ptx::ldmatrix_x4_trans(b, VSwizzle::chunk(v_at, n) + c * 16 * VSwizzle::row_bytes);
 #pragma unroll
           for (int m = 0; m < m_tiles; ++m) {
-            ptx::mma_16816<T>(o[m][n], a[m], b[0], b[1]);
-            ptx::mma_16816<T>(o[m][n + 1], a[m], b[2], b[3]);
+            ptx::mma_16816<T>(o[m][2 * n], a[first ? c : c % 2][m], b[i % 2][0], b[i % 2][1]);
+            ptx::mma_16816<T>(o[m][2 * n + 1], a[first ? c : c % 2][m], b[i % 2][2], b[i % 2][3]);
+          }
+          if (!first && c + 1 < c_steps) {
+#pragma unroll
+            for (int j = n * packs / v_pairs; j < (n + 1) * packs / v_pairs; ++j) weigh(c + 1, j);
           }
         }
       }

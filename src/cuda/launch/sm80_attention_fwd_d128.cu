@@ -1,10 +1,8 @@
-// sm80_attention_fwd for head dims up to 96 and 128.
+// sm80_attention_fwd for head dims up to 128.
 #include "cuda/launch/sm80_attention_fwd_instance.cuh"
 
 namespace anymask {
 
-template void launch_sm80_attention_fwd_shape<3>(const AttentionParams&, const Sm80ForwardConfig&, const CudaDevice&,
-                                                 cudaStream_t);
 template void launch_sm80_attention_fwd_shape<4>(const AttentionParams&, const Sm80ForwardConfig&, const CudaDevice&,
                                                  cudaStream_t);
 

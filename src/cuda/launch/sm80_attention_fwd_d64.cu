@@ -3,10 +3,6 @@
 
 namespace anymask {
 
-template void launch_sm80_attention_fwd_shape<0>(const AttentionParams&, const Sm80ForwardConfig&, const CudaDevice&,
-                                                 cudaStream_t);
-template void launch_sm80_attention_fwd_shape<1>(const AttentionParams&, const Sm80ForwardConfig&, const CudaDevice&,
-                                                 cudaStream_t);
 template void launch_sm80_attention_fwd_shape<2>(const AttentionParams&, const Sm80ForwardConfig&, const CudaDevice&,
                                                  cudaStream_t);
 

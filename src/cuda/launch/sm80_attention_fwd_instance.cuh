@@ -41,7 +41,9 @@ template <class T, class Traits>
 void launch_sm80_attention_fwd_kernel(const AttentionParams& params, const Sm80ForwardConfig& config,
                                       const CudaDevice& device, cudaStream_t stream) {
   prepare_sm80_attention_fwd<T, Traits>(device);
-  const Sm80ForwardOptions options{config.stages, config.aligned, config.bias_pairs};
+  // Plain scores stay raw products, and the unit carries scale * log2(e); modified ones are natural.
+  const float unit = Traits::modified ? log2_e_f : params.softmax_scale * log2_e_f;
+  const Sm80ForwardOptions options{config.stages, config.aligned, config.bias_pairs, unit, rescale_slack / unit};
   const auto grid = static_cast<unsigned>(config.grid);
   sm80_attention_fwd<T, Traits>
       <<<grid, Traits::threads, static_cast<size_t>(config.shared_bytes), stream>>>(params, options);

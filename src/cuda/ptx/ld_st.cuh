@@ -18,6 +18,13 @@ __device__ __forceinline__ void cp_async_16(uint32_t destination, const void* so
 __device__ __forceinline__ void cp_async_16(uint32_t destination, const void* source) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(destination), "l"(source) : "memory");
 }
+// The same, or nothing at all.
+__device__ __forceinline__ void cp_async_16_if(bool enabled, uint32_t destination, const void* source, bool valid) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.s32 p, %3, 0; @p cp.async.cg.shared.global [%0], [%1], 16, %2; }" ::"r"(destination),
+      "l"(source), "r"(valid ? 16 : 0), "r"(static_cast<int>(enabled))
+      : "memory");
+}
 // 4 bytes, for rows that are not aligned to 16.
 __device__ __forceinline__ void cp_async_4(uint32_t destination, const void* source, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(destination), "l"(source), "r"(valid ? 4 : 0)
@@ -64,6 +71,17 @@ __device__ __forceinline__ void ld_shared_16(uint32_t (&x)[4], uint32_t source) 
 }
 __device__ __forceinline__ void st_shared_4(uint32_t destination, uint32_t x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(destination), "r"(x) : "memory");
+}
+
+__device__ __forceinline__ int32_t ld_shared_4(uint32_t source) {
+  int32_t x;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(source) : "memory");
+  return x;
+}
+__device__ __forceinline__ uint64_t ld_shared_8(uint32_t source) {
+  uint64_t x;
+  asm volatile("ld.shared.b64 %0, [%1];" : "=l"(x) : "r"(source) : "memory");
+  return x;
 }
 
 }  // namespace anymask::ptx

@@ -74,6 +74,42 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source,
   }
 }
 
+// load_tile for aligned tensors, one copy of each thread at a time: to be sprinkled over a product, whose instructions
+// leave most issue slots free. Copies are asked for in order, 0 to `copies` - 1; not `enabled`: none happens.
+template <int tile_rows, int tile_cols, int threads>
+struct TileCopy {
+  using Shape = CopyShape<tile_rows, tile_cols, threads>;
+  static constexpr int copies = Shape::passes * Shape::col_groups;
+
+  const uint16_t* from;
+  int64_t step;
+  uint32_t to;
+  int left[Shape::col_groups];  // rows from this thread's first on, 0 in columns beyond `cols`
+  bool enabled;
+
+  __device__ __forceinline__ void start(uint32_t tile, const uint16_t* source, int64_t stride, int rows, int cols,
+                                        int thread, bool enabled_) {
+    const int row = thread / Shape::lanes, chunk = thread % Shape::lanes;
+    from = source + row * stride + chunk * 8;
+    step = stride * Shape::row_step;
+    to = tile + Swizzle<tile_cols>::offset(row, chunk);
+#pragma unroll
+    for (int group = 0; group < Shape::col_groups; ++group) {
+      left[group] = (chunk + group * Shape::lanes) * 8 < cols ? rows - row : 0;
+    }
+    enabled = enabled_;
+  }
+  __device__ __forceinline__ void copy(int i) {
+    const int pass = i / Shape::col_groups, group = i % Shape::col_groups;
+    // Rows are 8 or more apart: the swizzle of all passes is the first one's.
+    static_assert(Shape::row_step % 8 == 0);
+    ptx::cp_async_16_if(enabled,
+                        to + pass * Shape::row_step * Swizzle<tile_cols>::row_bytes + group * Shape::lanes * 16,
+                        from + group * Shape::lanes * 8, left[group] > pass * Shape::row_step);
+    if (group == Shape::col_groups - 1) from += step;
+  }
+};
+
 // The other way, by one warp, of rows it wrote itself.
 template <int tile_rows, int tile_cols>
 __device__ __forceinline__ void store_tile(uint16_t* destination, int64_t stride, int rows, int cols, bool aligned,

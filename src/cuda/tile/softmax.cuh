@@ -44,27 +44,28 @@ struct OnlineSoftmax {
   template <int n_tiles, int v_tiles>
   __device__ __forceinline__ void rise(const float (&s)[m_tiles][n_tiles][4], float (&o)[m_tiles][v_tiles][4],
                                        float unit, float slack) {
-    float before[m_tiles][2];
-    bool moved = false;
+    float top[m_tiles][2];
+    bool moves = false;
 #pragma unroll
     for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        float top = fmaxf(s[m][0][2 * h], s[m][0][2 * h + 1]);
+        float x = fmaxf(s[m][0][2 * h], s[m][0][2 * h + 1]);
 #pragma unroll
-        for (int g = 1; g < n_tiles; ++g) top = fmaxf(top, fmaxf(s[m][g][2 * h], s[m][g][2 * h + 1]));
-        top = quad_max(top);
-        before[m][h] = reference[m][h];
-        if (top > before[m][h] + slack) reference[m][h] = top, moved = true;
+        for (int g = 1; g < n_tiles; ++g) x = fmaxf(x, fmaxf(s[m][g][2 * h], s[m][g][2 * h + 1]));
+        top[m][h] = x;
+        moves |= x > reference[m][h] + slack;
       }
     }
-    if (!__any_sync(0xffffffffu, moved)) return;
+    if (!__any_sync(0xffffffffu, moves)) return;  // seldom beyond the first steps
 #pragma unroll
     for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const float change =
-            before[m][h] == reference[m][h] ? 1.f : ptx::exp2_approx((before[m][h] - reference[m][h]) * unit);
+        const float x = quad_max(top[m][h]), before = reference[m][h];
+        if (!(x > before + slack)) continue;
+        reference[m][h] = x;
+        const float change = ptx::exp2_approx((before - x) * unit);
         sum[m][h] *= change;
 #pragma unroll
         for (int n = 0; n < v_tiles; ++n) o[m][n][2 * h] *= change, o[m][n][2 * h + 1] *= change;
