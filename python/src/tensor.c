@@ -312,7 +312,10 @@ static PyObject* allocate_by_exchange(const AmView* like, DLTensor* prototype, A
   AmManaged* managed = NULL;
   void* object = NULL;
   if (exchange->allocate(prototype, &managed, NULL, set_error) != 0) return NULL;
-  if (exchange->object_from_managed(managed, &object) != 0) return NULL;
+  if (exchange->object_from_managed(managed, &object) != 0) {
+    if (managed->deleter != NULL) managed->deleter(managed);
+    return NULL;
+  }
   view->framework = like->framework;
   view->held = 0;
   if (exchange->view_of_object(object, &view->tensor) != 0) {
