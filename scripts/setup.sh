@@ -37,7 +37,7 @@ for purpose in "$@"; do
       python+=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.23.3 gguf==0.19.0 ruff==0.17.6 mypy==2.4.1)
       ;;
     python)
-      debian+=(python3-venv)
+      debian+=(python3-venv python3-dev)
       python+=(numpy==2.4.6 ml_dtypes==0.5.4 scikit-build-core==0.12.0 pytest==9.0.2 pytest-xdist==3.8.0 ruff==0.17.6 mypy==2.4.1)
       ;;
     peers)
