@@ -54,7 +54,8 @@ struct Gathered {
 // What errors are measured in: sizes of the quantities a call computes, as for independent random inputs.
 struct Sizes {
   double v, dout, q, k;      // root mean squares
-  double scale, score;       // of the products; of a score with everything added, at most
+  double scale;              // of the products
+  double rounding;           // of a score in fp32, in roundoffs, four standard deviations of it
   double ds;                 // of dP - delta
   double per_key, per_bias;  // sums over the rows that see a key: of P, which is about 1 / keys a row
   double spread;             // of sum P k over a row's keys, against one k
@@ -64,12 +65,18 @@ struct Sizes {
       : v(rms(call.v)), dout(rms(call.dout)), q(rms(call.q)), k(rms(call.k)), type(call.q.type) {
     const auto dim = static_cast<double>(std::max<int64_t>(1, call.d_qk()));
     scale = std::fabs(call.scale.value_or(1 / std::sqrt(dim)));
-    score = scale * std::sqrt(dim) * q * k;
+    // A product over d rounds d partial sums, the k-th of about sqrt(k / d) of the score: sqrt(d / 6) roundoffs in all.
+    // tanh of vectors is right to 5 roundoffs (cpu/exp-inl.h). ALiBi rounds once.
+    const double score = scale * std::sqrt(dim) * q * k;
+    rounding = 4 * score * std::sqrt(std::max(dim, 6.0) / 6);
+    if (call.softcap > 0) rounding += 4 * 5 * std::min(score, call.softcap);
+    double alibi = 0;
     int64_t longest = 0;
     for (const Stretch& s : stretches(call)) longest = std::max({longest, s.s_q, s.s_kv});
     for (int64_t i = 0; call.alibi.present && i < call.alibi.numel(); ++i) {
-      score = std::max(score, std::fabs(element(call.alibi, i)) * static_cast<double>(longest));
+      alibi = std::max(alibi, std::fabs(element(call.alibi, i)) * static_cast<double>(longest));
     }
+    rounding += alibi;
     ds = dout * v * std::sqrt(static_cast<double>(call.d_v())) + rms(call.dlse);
     const double rows = static_cast<double>(call.q.numel()) / (dim * static_cast<double>(call.h_q()));
     const double keys =
@@ -90,10 +97,11 @@ struct Sizes {
   }
 };
 
-// The small constant: rounding the result itself, rounding scores of that size, and what a sum of rounded terms leaves
-// where the exact result cancels to (almost) nothing. Gradients of scores see delta = rowsum(dout * out), where out has
-// been rounded to the type: with few keys nothing averages that, and the yardstick's own rounding may happen to be
-// small.
+// The small constant, for when the yardstick's own rounding happens to be small. Rounding the result itself; and errors
+// relative to P, which remain where the exact result cancels to (almost) nothing: those of a score (Sizes::rounding),
+// and 40 roundoffs for the rest, four standard deviations of ten: exp2 in both directions (4 each), lse, sums of P,
+// products of dout with v and out. They meet elements of up to four times the root mean square. Gradients of scores see
+// delta = rowsum(dout * out), where out has been rounded to the type: with few keys nothing averages that.
 double constant_of(const Sizes& sizes, const std::string& name, double largest) {
   const bool in_f32 = name == "dbias" || name == "dsinks", through_delta = in_f32 || name == "dq" || name == "dk";
   const double unit = name == "lse" || in_f32 ? unit_f32 : unit_roundoff(sizes.type);
@@ -101,7 +109,7 @@ double constant_of(const Sizes& sizes, const std::string& name, double largest) 
   const double delta = through_delta ? 2 * unit_roundoff(sizes.type) * (in_f32 ? 1 : sizes.spread) : 0;
   // Sums of P with fixed terms: where P is concentrated they are as large as what is seen.
   const double size = name == "out" || name == "dv" ? std::max(sizes.of(name), largest) : sizes.of(name);
-  return 4 * unit * largest + 4 * (40 + sizes.score) * unit_f32 * size + delta * sizes.of(name) + half_step;
+  return 4 * unit * largest + 4 * (40 + sizes.rounding) * unit_f32 * size + delta * sizes.of(name) + half_step;
 }
 
 TensorError judged(const Sizes& sizes, const Gathered& gathered) {
