@@ -2,7 +2,9 @@
 // errors.
 #include "plan/builder.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <limits>
@@ -41,6 +43,27 @@ TEST(Builder, RandomMasksMatchTheDefinition) {
                << request.tile_n << (request.transposed ? " transposed: " : ": ") << mask.str();
     }
   }
+}
+
+// The first complaint of check_plan, or "": kept to ourselves, so that a failing case can shrink.
+std::string complaint_about(const BoundMask& bound, const PlanRequest& request) {
+  testing::TestPartResultArray failures;
+  {
+    const testing::ScopedFakeTestPartResultReporter reporter(
+        testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
+    check_plan(build_plan(bound, request), bound, request);
+  }
+  return failures.size() == 0 ? "" : failures.GetTestPartResult(0).message();
+}
+
+// Trees, lengths and tiles as they come; what fails shrinks to few positions and a small tree.
+RC_GTEST_PROP(RandomPlans, MatchTheDefinition, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const auto s_q = *rc::gen::inRange<int64_t>(0, 300), s_kv = *rc::gen::inRange<int64_t>(0, 400);
+  const Mask mask = random_mask(seed, {s_q, s_kv, 2, 4, 2}, *rc::gen::inRange(1, 9));
+  const PlanRequest request{*rc::gen::inRange(1, 130), 64 * *rc::gen::inRange(1, 5), *rc::gen::arbitrary<bool>(), 1};
+  RC_LOG() << mask.str();
+  RC_ASSERT(complaint_about(anymask::bind(mask, sequences_of(2, s_q, s_kv), 4, 2), request) == "");
 }
 
 TEST(Builder, EveryKindMatchesTheDefinition) {
