@@ -88,7 +88,7 @@ struct Tree {
     }
   }
   // A node keeps what its parent keeps, and itself: where the parent is among the rows, its words are copied. Walking
-  // every row's ancestors took 15 of 16 ms of planning a tree of 4,096 nodes.
+  // every row's ancestors made planning a tree of 4,096 nodes take 14.6 ms instead of 1.75.
   static ANYMASK_HOST_DEVICE void words(const LeafArgs& a, int64_t q_begin, int64_t rows, int64_t kv_begin,
                                         int64_t words, uint64_t* bits) {
     for (int64_t row = 0; row < rows; ++row, bits += words) {
