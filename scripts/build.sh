@@ -4,6 +4,9 @@
 #   scripts/build.sh release|debug|asan|tsan [TARGET...]    a preset of CMakePresets.json
 #   scripts/build.sh clang-asan [TARGET...]                 asan by clang++, whose warnings are errors too
 #   scripts/build.sh fuzz [TARGET...]                       the same, instrumented for libFuzzer, with the fuzzers
+#
+# CUDA_ARCHITECTURES=80 compiles the portable CUDA kernels once instead of twice: half the minutes, and Hopper then translates
+# them when they are first used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/say.sh
@@ -12,15 +15,15 @@ name=$1
 shift
 preset=$name
 clang=(-DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14)
-settings=()
+settings=(-DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-80;90a-real}")
 case $name in
   clang-asan)
     preset=asan
-    settings=("${clang[@]}")
+    settings+=("${clang[@]}")
     ;;
   fuzz)
     preset=asan
-    settings=("${clang[@]}" -DANYMASK_SANITIZE=fuzzer-no-link,address,undefined -DANYMASK_BUILD_FUZZERS=ON -DANYMASK_BUILD_TESTS=OFF
+    settings+=("${clang[@]}" -DANYMASK_SANITIZE=fuzzer-no-link,address,undefined -DANYMASK_BUILD_FUZZERS=ON -DANYMASK_BUILD_TESTS=OFF
               -DANYMASK_BUILD_EXAMPLES=OFF)
     ;;
 esac
