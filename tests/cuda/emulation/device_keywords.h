@@ -1,0 +1,96 @@
+// What CUDA's compiler knows without a header, for a C++ compiler: indices, functions of a warp, atomics, intrinsics.
+// To be included before any kernel. CUDA's own headers make __device__ and its kin vanish elsewhere.
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/emulation/emulator.h"
+
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
+// Of the running thread.
+extern uint3 threadIdx, blockIdx;
+extern dim3 gridDim, blockDim;
+
+using std::max;
+using std::min;
+
+namespace anymask::emulation {
+
+// One value a lane in, one out: out[l] = in[source(l, argument of l)].
+struct Shuffle {
+  uint32_t value;
+  int argument;
+  uint32_t result;
+};
+template <bool exclusive_or>
+inline void shuffle_lanes(Lanes lanes) {
+  for (int l = 0; l < 32; ++l) {
+    auto* const mine = static_cast<Shuffle*>(lanes[l]);
+    const int source = exclusive_or ? l ^ mine->argument : mine->argument;
+    mine->result = static_cast<const Shuffle*>(lanes[source & 31])->value;
+  }
+}
+template <bool exclusive_or, class T>
+T shuffle(const char* name, T value, int argument) {
+  static_assert(sizeof(T) == 4);
+  Shuffle s{0, argument, 0};
+  std::memcpy(&s.value, &value, 4);
+  collective(name, &s, &shuffle_lanes<exclusive_or>);
+  std::memcpy(&value, &s.result, 4);
+  return value;
+}
+
+}  // namespace anymask::emulation
+
+// The whole warp takes part in each of them: masks are full.
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return anymask::emulation::shuffle<false>("__shfl_sync", value, lane);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int lanes) {
+  return anymask::emulation::shuffle<true>("__shfl_xor_sync", value, lanes);
+}
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  struct Ballot {
+    bool vote;
+    unsigned all;
+  } ballot{vote, 0};
+  anymask::emulation::collective("a vote", &ballot, [](anymask::emulation::Lanes lanes) {
+    unsigned all = 0;
+    for (unsigned l = 0; l < 32; ++l) all |= unsigned{static_cast<const Ballot*>(lanes[l])->vote} << l;
+    for (void* const lane : lanes) static_cast<Ballot*>(lane)->all = all;
+  });
+  return ballot.all;
+}
+inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
+inline bool __all_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) == 0xffffffffu; }
+inline void __syncwarp() {
+  anymask::emulation::collective("__syncwarp", nullptr, [](anymask::emulation::Lanes) {});
+}
+inline void __syncthreads() { anymask::emulation::block_barrier(0, static_cast<int>(blockDim.x), true); }
+
+// Threads are switched only where they wait.
+inline int atomicAdd(int* to, int value) {
+  const int before = *to;
+  *to += value;
+  return before;
+}
+template <class T>
+T __ldg(const T* from) {
+  return *from;
+}
+inline float __fdividef(float x, float y) { return x / y; }
+inline float __uint_as_float(unsigned x) {
+  float y;
+  std::memcpy(&y, &x, 4);
+  return y;
+}

@@ -1,0 +1,37 @@
+// How a forward kernel on the emulator is tested: cases, the memory around a launch, the comparison with the reference.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cpu/backward_case.h"
+#include "cuda/attention_params.h"
+
+namespace anymask::emulation {
+
+// Of which the tensors' head dims are replaced by those under test.
+struct ForwardCase {
+  cases::AttentionCase attention;
+  int32_t fold = 1, pieces = 1;
+  double q = 1;      // q's deviation: large scores move the reference of the softmax again and again
+  double scale = 0;  // 0: the usual one
+  test::Layout layout = test::Layout::token_major;
+};
+
+// What a pipeline can go wrong at: many tiles, rows of tiles that keep nothing, items of one tile beside long ones,
+// tiles that end past the last key, pieces, folded heads, packed sequences, every modifier.
+const std::vector<ForwardCase>& forward_cases();
+
+// Calls `launch` with what launch/forward_call.cc hands a launcher, on the host's plan; merges pieces.
+void launch_forward(const AttentionProblem& problem, const Mask& mask, const ForwardCase& c, int32_t tile_m,
+                    const std::function<void(const AttentionParams&)>& launch);
+
+// A kernel's forward of one call, with its own configuration.
+using Forward = std::function<void(const AttentionProblem&, const Mask&, const ForwardCase&)>;
+
+// On both schedules, from outputs that begin as NaN. Bound: twice the naive computation's error, and what the type's
+// last bit is worth next to 1, twice.
+void expect_close(const ForwardCase& c, DType dtype, const Forward& forward);
+
+}  // namespace anymask::emulation

@@ -1,0 +1,98 @@
+// sm80_attention_fwd from its own source on the emulator, with its launcher and
+// configuration, against the reference.
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "core/error.h"
+#include "cuda/emulation/forward_check.h"
+#include "cuda/emulation/launches.h"
+#include "cuda/launch/sm80_attention_fwd.h"
+
+namespace anymask {
+
+extern unsigned char memory[emulation::sm80_shared_bytes];
+alignas(1024) unsigned char memory[emulation::sm80_shared_bytes];
+
+namespace {
+
+// `shared_bytes` decides between one stage of K and V and two.
+void run(const AttentionProblem& problem, const Mask& mask, const emulation::ForwardCase& c, int32_t shared_bytes,
+         bool aligned) {
+  CudaDevice device;
+  device.major = 8;
+  device.num_sms = 2;
+  device.shared_bytes = shared_bytes;
+  Sm80ForwardConfig config = choose_sm80_attention_fwd(problem, device);
+  config.aligned &= aligned;
+  emulation::launch_forward(problem, mask, c, config.shape.tile_m(), [&](const AttentionParams& params) {
+    launch_sm80_attention_fwd(params, config, device, nullptr);
+  });
+}
+void forward(const AttentionProblem& problem, const Mask& mask, const emulation::ForwardCase& c) {
+  run(problem, mask, c, emulation::sm80_shared_bytes, true);
+}
+// A block of Ada: 99 KB.
+void forward_in_less_memory(const AttentionProblem& problem, const Mask& mask, const emulation::ForwardCase& c) {
+  run(problem, mask, c, 101376, true);
+}
+void forward_element_by_element(const AttentionProblem& problem, const Mask& mask, const emulation::ForwardCase& c) {
+  run(problem, mask, c, emulation::sm80_shared_bytes, false);
+}
+
+struct Types {
+  DType dtype;
+  int64_t d_qk, d_v;
+  friend std::ostream& operator<<(std::ostream& out, const Types& types) {
+    return out << name_of(types.dtype) << ' ' << types.d_qk << ' ' << types.d_v;
+  }
+};
+class Sm80AttentionFwd : public testing::TestWithParam<Types> {};
+// Each compiled shape, in its own head dims or in narrower ones. Both types share all but the product.
+INSTANTIATE_TEST_SUITE_P(Emulated, Sm80AttentionFwd,
+                         testing::Values(Types{DType::bf16, 16, 16}, Types{DType::f16, 8, 16},
+                                         Types{DType::f16, 32, 24}, Types{DType::bf16, 64, 64},
+                                         Types{DType::f16, 40, 64}, Types{DType::f16, 96, 96},
+                                         Types{DType::bf16, 128, 128}, Types{DType::f16, 136, 72},
+                                         Types{DType::bf16, 152, 192}, Types{DType::f16, 256, 256}),
+                         [](const auto& of) {
+                           return cat(name_of(of.param.dtype), "_", of.param.d_qk, "_", of.param.d_v);
+                         });
+
+TEST_P(Sm80AttentionFwd, MatchesTheReference) {
+  for (emulation::ForwardCase c : emulation::forward_cases()) {
+    if (c.fold > 1) continue;
+    c.attention.d_qk = GetParam().d_qk;
+    c.attention.d_v = GetParam().d_v;
+    SCOPED_TRACE(c.attention.name);
+    expect_close(c, GetParam().dtype, &forward);
+  }
+}
+
+TEST(Sm80AttentionFwd, MatchesTheReferenceInLessMemory) {
+  for (emulation::ForwardCase c : emulation::forward_cases()) {
+    if (c.fold > 1) continue;
+    c.attention.d_qk = c.attention.d_v = 128;
+    SCOPED_TRACE(c.attention.name);
+    expect_close(c, DType::f16, &forward_in_less_memory);
+  }
+}
+
+TEST(Sm80AttentionFwd, MatchesTheReferenceElementByElement) {
+  for (emulation::ForwardCase c : emulation::forward_cases()) {
+    if (c.fold > 1) continue;
+    c.attention.d_qk = c.attention.d_v = 64;
+    SCOPED_TRACE(c.attention.name);
+    expect_close(c, DType::bf16, &forward_element_by_element);
+  }
+}
+
+TEST(Sm80AttentionFwd, MatchesTheReferenceInSmallCases) {
+  for (const cases::AttentionCase& c : cases::small_cases()) {
+    SCOPED_TRACE(c.name);
+    expect_close({c}, DType::bf16, &forward);
+  }
+}
+
+}  // namespace
+}  // namespace anymask
