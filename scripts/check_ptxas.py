@@ -37,7 +37,8 @@ def main(paths: list[str]) -> int:
     if not paths:
         print(__doc__, file=sys.stderr)
         return 2
-    found = [line for path in paths for line in problems(path, Path(path).read_text(encoding="utf-8", errors="replace"))]
+    logs = [(path, Path(path).read_text(encoding="utf-8", errors="replace")) for path in paths]
+    found = [line for path, log in logs for line in problems(path, log)]
     for line in found:
         print(line, file=sys.stderr)
     return 1 if found else 0
