@@ -119,7 +119,11 @@ def test_import_is_light() -> None:
 
 def test_all_names_are_there_and_documented() -> None:
     for name in am.__all__:
-        value = getattr(am, name)
+        try:
+            value = getattr(am, name)
+        except ModuleNotFoundError as missing:  # PyTorch's signatures need PyTorch
+            assert missing.name == "torch", name
+            continue
         if callable(value):
             assert value.__doc__, name
     assert set(am.__all__) <= set(dir(am)) and not hasattr(am, "nothing_of_the_sort")
