@@ -60,6 +60,16 @@ struct BoundMask {
   }
 };
 
+// Whether the `group` query heads of every kv head keep the same pairs.
+inline bool groups_share_planes(const BoundMask& mask, int64_t group) {
+  if (mask.heads == 1) return true;
+  for (size_t i = 0; i < mask.plane_of.size(); ++i) {
+    const size_t in_group = i % static_cast<size_t>(mask.heads) % static_cast<size_t>(group);
+    if (mask.plane_of[i] != mask.plane_of[i - in_group]) return false;
+  }
+  return true;
+}
+
 // Binds `mask` to every sequence and head. Mask heads may number 1, h_kv or h_q. Equal planes are shared.
 // Errors name the mask kind, the argument, the length it should have had.
 BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv);

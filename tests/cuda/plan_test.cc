@@ -198,10 +198,14 @@ void compare(const Memory& memory, const CudaPlan& plan, const AttentionProblem&
   ASSERT_EQ(rows.size(), num_rows);
 }
 
+BoundMask bound_to(const Mask& mask, const AttentionProblem& problem) {
+  return anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv);
+}
+
 void check_plan(const Mask& mask, const AttentionProblem& problem, const PlanShape& shape) {
-  const BoundMask bound = anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv);
+  const BoundMask bound = bound_to(mask, problem);
   std::optional<Memory> memory;
-  const CudaPlanSource source(mask, problem, shape, cuda_device(0));
+  const CudaPlanSource source(bound, problem, shape, cuda_device(0));
   memory.emplace(source.bytes());
   const CudaPlan plan = source.enqueue(memory->data(), nullptr);
   memory->download();
@@ -292,7 +296,7 @@ TEST_F(CudaPlanTest, NoSequences) { check_plan(Mask::parse("causal"), problem_of
 // Items of a section (here three kv heads) stand together, and in each the costlier come first.
 TEST_F(CudaPlanTest, ItemsAreSortedInsideSections) {
   const AttentionProblem problem = problem_of(sequences_of(1, 5000, 5000), 16, 8, 256);
-  const CudaPlanSource source(Mask::parse("causal"), problem, {}, cuda_device(0));
+  const CudaPlanSource source(bound_to(Mask::parse("causal"), problem), problem, {}, cuda_device(0));
   Memory memory(source.bytes());
   const CudaPlan plan = source.enqueue(memory.data(), nullptr);
   memory.download();
@@ -321,8 +325,8 @@ TEST_F(CudaPlanTest, CapturedAndReplayed) {
     const Mask mask = Mask::parse(text, arrays);
     const AttentionProblem problem = problem_of(sequences_of(1, 600, 700), 2, 1);
     const PlanShape shape{.parallelism = 4};
-    auto source = std::make_unique<CudaPlanSource>(mask, problem, shape, cuda_device(0));
-    const auto other = std::make_unique<CudaPlanSource>(mask, problem, shape, cuda_device(0));
+    auto source = std::make_unique<CudaPlanSource>(bound_to(mask, problem), problem, shape, cuda_device(0));
+    const auto other = std::make_unique<CudaPlanSource>(bound_to(mask, problem), problem, shape, cuda_device(0));
     Memory memory(source->bytes());
     cudaStream_t stream;
     check_cuda(cudaStreamCreate(&stream), "creating a stream");
@@ -484,7 +488,7 @@ TEST_F(CudaPlanTest, Timing) {
     for (const bool transposed : {false, true}) {
       const PlanShape shape{128, transposed, false, 132};
       const auto bound_at = Clock::now();
-      const CudaPlanSource source(t.mask, problem, shape, cuda_device(0));
+      const CudaPlanSource source(bound_to(t.mask, problem), problem, shape, cuda_device(0));
       if (!transposed) prepare_us = us(bound_at);
       Memory memory(source.bytes());
       mib = static_cast<double>(source.bytes()) / (1 << 20);

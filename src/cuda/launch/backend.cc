@@ -46,26 +46,27 @@ class CudaBackend final : public Backend {
 
   size_t workspace_bytes(const AttentionProblem& problem, const Mask& mask, Direction direction) const override {
     const DeviceScope scope(problem.device.index);
-    return direction == Direction::forward ? ForwardCall(problem, mask).bytes() : BackwardCall(problem, mask).bytes();
+    return direction == Direction::forward ? ForwardCall(problem, bound(problem, mask)).bytes()
+                                           : BackwardCall(problem, bound(problem, mask)).bytes();
   }
 
   void forward(const AttentionProblem& problem, const Mask& mask, const Launch& launch) const override {
     const DeviceScope scope(problem.device.index);
-    const ForwardCall call(problem, mask);
+    const ForwardCall call(problem, bound(problem, mask));
     check_workspace("attention", launch, call.bytes());
     call.enqueue(launch.workspace, static_cast<cudaStream_t>(launch.stream));
   }
 
   void backward(const AttentionProblem& problem, const Mask& mask, const Launch& launch) const override {
     const DeviceScope scope(problem.device.index);
-    const BackwardCall call(problem, mask);
+    const BackwardCall call(problem, bound(problem, mask));
     check_workspace("attention backward", launch, call.bytes());
     call.enqueue(launch.workspace, static_cast<cudaStream_t>(launch.stream));
   }
 
   std::vector<Fact> explain(const AttentionProblem& problem, const Mask& mask, Direction direction) const override {
-    std::vector<Fact> facts =
-        direction == Direction::forward ? ForwardCall(problem, mask).facts() : BackwardCall(problem, mask).facts();
+    std::vector<Fact> facts = direction == Direction::forward ? ForwardCall(problem, bound(problem, mask)).facts()
+                                                              : BackwardCall(problem, bound(problem, mask)).facts();
     const CudaDevice& device = cuda_device(problem.device.index);
     facts.push_back({"device", cat(device.name, ", compute capability ", device.major, ".", device.minor, ", ",
                                    device.num_sms, " multiprocessors")});
@@ -73,6 +74,9 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  static BoundMask bound(const AttentionProblem& problem, const Mask& mask) {
+    return anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv);
+  }
   static void check_workspace(const char* operation, const Launch& launch, size_t bytes) {
     if (launch.workspace_bytes < bytes || (launch.workspace == nullptr && bytes > 0))
       fail_invalid(operation, ": workspace_bytes is ", launch.workspace_bytes, "; expected at least ", bytes,

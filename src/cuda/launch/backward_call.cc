@@ -3,31 +3,12 @@
 #include "cuda/launch/carve.h"
 #include "cuda/launch/params.h"
 #include "cuda/launch/sm80_attention_bwd.h"
-#include "mask/bound_mask.h"
 
 namespace anymask {
-namespace {
-
-// Whether the query heads of every group keep the same pairs.
-bool group_shares_plane(const AttentionProblem& problem, const Mask& mask) {
-  if (problem.group() == 1) return true;
-  const BoundMask bound = anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv);
-  if (bound.heads == 1) return true;
-  for (size_t s = 0; s < problem.sequences.size(); ++s) {
-    for (int64_t h = 0; h < problem.h_q; ++h) {
-      const auto sequence = static_cast<int64_t>(s);
-      if (bound.plane(sequence, h) != bound.plane(sequence, h / problem.group() * problem.group())) return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
-BackwardCall::BackwardCall(const AttentionProblem& problem, const Mask& mask)
+BackwardCall::BackwardCall(const AttentionProblem& problem, const BoundMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
-      config_(choose_sm80_attention_bwd(problem, device_, group_shares_plane(problem, mask))),
+      config_(choose_sm80_attention_bwd(problem, device_, groups_share_planes(mask, problem.group()))),
       dkdv_plan_(mask, problem, config_.dkdv_plan(), device_) {
   if (config_.two_passes) dq_plan_ = std::make_unique<CudaPlanSource>(mask, problem, config_.dq_plan(), device_);
 }

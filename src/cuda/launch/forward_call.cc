@@ -23,7 +23,7 @@ ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const CudaD
   return kernel;
 }
 
-ForwardCall::ForwardCall(const AttentionProblem& problem, const Mask& mask)
+ForwardCall::ForwardCall(const AttentionProblem& problem, const BoundMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
       kernel_(choose_forward_kernel(problem, device_)),

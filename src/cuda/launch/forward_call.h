@@ -25,8 +25,8 @@ ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const CudaD
 
 class ForwardCall {
  public:
-  // `problem` must outlive it. Nothing is enqueued.
-  ForwardCall(const AttentionProblem& problem, const Mask& mask);
+  // `problem` must outlive it; `mask` is bound to its lengths. Nothing is enqueued.
+  ForwardCall(const AttentionProblem& problem, const BoundMask& mask);
 
   size_t bytes() const { return places(nullptr).bytes; }  // of the workspace
   void enqueue(void* workspace, cudaStream_t stream) const;

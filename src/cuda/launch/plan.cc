@@ -8,7 +8,6 @@
 #include "cuda/launch/plan_build.h"
 #include "cuda/plan/capacity.h"
 #include "cuda/plan/upload.h"
-#include "mask/bound_mask.h"
 
 namespace anymask {
 namespace {
@@ -101,10 +100,9 @@ struct CudaPlanSource::Parts {
   PlanBuildShape launch{};
 };
 
-CudaPlanSource::CudaPlanSource(const Mask& mask, const AttentionProblem& problem, const PlanShape& shape,
+CudaPlanSource::CudaPlanSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape,
                                const CudaDevice& device)
-    : parts_(std::make_unique<Parts>(anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv), problem, shape,
-                                     device)) {}
+    : parts_(std::make_unique<Parts>(mask, problem, shape, device)) {}
 CudaPlanSource::~CudaPlanSource() = default;
 
 size_t CudaPlanSource::bytes() const {

@@ -10,14 +10,15 @@
 #include "core/problem.h"
 #include "cuda/attention_params.h"
 #include "cuda/launch/kernel.h"
-#include "mask/mask.h"
+#include "mask/bound_mask.h"
 
 namespace anymask {
 
 class CudaPlanSource {
  public:
-  // Binds the mask to the call's lengths; nothing is enqueued. The mask's arrays are on the host.
-  CudaPlanSource(const Mask& mask, const AttentionProblem& problem, const PlanShape& shape, const CudaDevice& device);
+  // `mask` is bound to the problem's lengths, its arrays on the host; it is not needed later. Nothing is enqueued.
+  CudaPlanSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape,
+                 const CudaDevice& device);
   ~CudaPlanSource();
   CudaPlanSource(const CudaPlanSource&) = delete;
   CudaPlanSource& operator=(const CudaPlanSource&) = delete;

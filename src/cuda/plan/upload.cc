@@ -38,11 +38,7 @@ PlanUpload::PlanUpload(const BoundMask& mask, const AttentionProblem& problem, c
   bytes_.resize((bytes_.size() + alignment - 1) / alignment * alignment);
 
   const int64_t group = problem.group();
-  per_kv_head = shape.per_kv_head;
-  for (size_t i = 0; per_kv_head && mask.heads > 1 && i < mask.plane_of.size(); ++i) {
-    const auto head = static_cast<int64_t>(i) % mask.heads;
-    per_kv_head = mask.plane_of[i] == mask.plane_of[i - static_cast<size_t>(head % group)];
-  }
+  const bool per_kv_head = shape.per_kv_head && groups_share_planes(mask, group);
   header.heads = static_cast<int32_t>(per_kv_head ? problem.h_kv : problem.h_q);
   header.group = static_cast<int32_t>(per_kv_head ? 1 : group);
   add_planes(mask);

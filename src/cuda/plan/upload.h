@@ -28,7 +28,6 @@ class PlanUpload {
   BuildHeader header{};
   std::vector<BuildPlane> planes;
   int64_t max_items = 0;  // rows of tiles over all pairs: items, when nothing is split
-  bool per_kv_head = false;
 
  private:
   size_t append(const void* data, size_t bytes);  // aligned to 16; returns where
