@@ -29,9 +29,11 @@ anymask_status anymask_backends(char** json) {
     for (const Backend* backend : all_backends()) {
       const Support support = backend->available();
       j.key(backend->name()).open('{').field("available", support.yes);
-      if (!support.yes) j.field("reason", support.reason);
-      if (support.yes)
+      if (support.yes) {
         for (const Fact& fact : backend->machine()) j.field(fact.name, fact.value);
+      } else {
+        j.field("reason", support.reason);
+      }
       j.close('}');
     }
     j.close('}');

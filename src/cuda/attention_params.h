@@ -54,13 +54,14 @@ struct CudaItem {
 
 // The TilePlan of plan/tile_plan.h in device memory, with bits in fragment order.
 //
-// tile_n is 128. A bit tile of tile_m x 128 is tile_m / 64 units of 64 rows x 128 columns (1 KB, 256 words). Word
-// (row r, quarter c) of a unit is word r * 4 + c; its bit 2 g + j says whether (row r, column 8 g + 2 c + j) is kept:
-// what lane l of an mma or wgmma accumulator needs for its row is the one word c = l % 4, aligned. The lower 16 bits
-// are columns 0..63, the upper 16 columns 64..127. Bits beyond the plane's edges are 0. FULL tiles at the edge reach
-// beyond s_kv (or s_q): the kernel clips those columns itself.
+// tile_n is plan_tile_n. A bit tile of tile_m x 128 is tile_m / 64 units of 64 rows x 128 columns (1 KB, 256 words).
+// Word (row r, quarter c) of a unit is word r * 4 + c; its bit 2 g + j says whether (row r, column 8 g + 2 c + j) is
+// kept: what lane l of an mma or wgmma accumulator needs for its row is the one word c = l % 4, aligned. The lower 16
+// bits are columns 0..63, the upper 16 columns 64..127. Bits beyond the plane's edges are 0. FULL tiles at the edge
+// reach beyond s_kv (or s_q): the kernel clips those columns itself.
+inline constexpr int32_t plan_tile_n = 128;
 struct CudaPlan {
-  int32_t tile_m, tile_n;
+  int32_t tile_m;
   const int32_t* num_items;  // one number, in device memory
   const CudaItem* items;     // longest first
   const Run* runs;
@@ -71,7 +72,6 @@ struct CudaPlan {
 struct AttentionParams {
   int32_t h_q, h_kv, group, d_qk, d_v;
   int32_t num_sequences;
-  int32_t max_s_q, max_s_kv;
   int32_t packed;                 // 1: tensors have no batch axis (stride_b 0)
   int64_t tokens_q, tokens_kv;    // along the token axis: s_q, or the total of a packed tensor
   const CudaSequence* sequences;  // [num_sequences]

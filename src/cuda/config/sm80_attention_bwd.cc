@@ -4,15 +4,10 @@
 #include <cstdint>
 
 #include "core/error.h"
+#include "cuda/config/facts.h"
 
 namespace anymask {
 namespace {
-
-// Rows of 16-bit elements that 16-byte copies can read.
-bool rows_aligned(const Tensor4& t) {
-  return !t.defined() || (reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride_b % 8 == 0 && t.stride_s % 8 == 0 &&
-                          t.stride_h % 8 == 0);
-}
 
 int32_t head_dim_class(int64_t dim) {
   for (const int32_t size : {32, 64, 96, 128, 192})
@@ -21,21 +16,6 @@ int32_t head_dim_class(int64_t dim) {
 }
 
 }  // namespace
-
-Support sm80_attention_bwd_supports(const AttentionProblem& problem, const CudaDevice& device) {
-  if (device.major < 8)
-    return {false, cat("backward needs a device of compute capability 8.0 or later; ", device.name, " has ",
-                       device.major, ".", device.minor)};
-  if (problem.dtype != DType::bf16 && problem.dtype != DType::f16)
-    return {false, cat("backward computes bfloat16 and float16 on CUDA, not ", name_of(problem.dtype),
-                       ": convert the tensors, or use backend \"cpu\"")};
-  for (const int64_t dim : {problem.d_qk, problem.d_v}) {
-    if (dim % 8 != 0 || dim > 256)
-      return {false, cat("backward takes head dims that are multiples of 8 up to 256 on CUDA, not ", dim,
-                         ": pad with zeros, or use backend \"cpu\"")};
-  }
-  return {};
-}
 
 Sm80AttentionBwdConfig choose_sm80_attention_bwd(const AttentionProblem& problem, const CudaDevice& device,
                                                  bool group_shares_plane) {
@@ -88,15 +68,6 @@ std::vector<Fact> Sm80AttentionBwdConfig::facts() const {
           {"dK, dV", per_kv_head ? cat("in registers: ", why_per_head) : cat("fp32 sums a query head: ", why_per_head)},
           {"copies", aligned ? "16 bytes" : "element by element: strides or addresses are not multiples of 16 bytes"},
           {"dbias", sums}};
-}
-
-std::ostream& operator<<(std::ostream& out, const Sm80AttentionBwdConfig& config) {
-  const char* separator = "";
-  for (const Fact& fact : config.facts()) {
-    out << separator << fact.name << ": " << fact.value;
-    separator = "; ";
-  }
-  return out;
 }
 
 }  // namespace anymask

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 #include <vector>
 
 #include "backend/backend.h"
@@ -60,13 +59,8 @@ struct Sm80AttentionBwdConfig {
   std::vector<Fact> facts() const;
 };
 
-std::ostream& operator<<(std::ostream& out, const Sm80AttentionBwdConfig& config);
-
 // `group_shares_plane`: the query heads that share a kv head keep the same pairs.
 Sm80AttentionBwdConfig choose_sm80_attention_bwd(const AttentionProblem& problem, const CudaDevice& device,
                                                  bool group_shares_plane);
-
-// Whether this backward serves the call at all.
-Support sm80_attention_bwd_supports(const AttentionProblem& problem, const CudaDevice& device);
 
 }  // namespace anymask

@@ -3,14 +3,10 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "cuda/config/facts.h"
 
 namespace anymask {
 namespace {
-
-bool moves_16_bytes(const Tensor4& t) {
-  return reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride_b % 8 == 0 && t.stride_s % 8 == 0 &&
-         t.stride_h % 8 == 0;
-}
 
 bool reads_pairs(const Bias& b) {
   const auto pair = static_cast<uintptr_t>(2 * size_of(b.dtype));
@@ -19,9 +15,8 @@ bool reads_pairs(const Bias& b) {
 }
 
 int32_t shape_for(int64_t d_qk, int64_t d_v) {
-  for (int32_t i = 0; i < sm80_forward_num_shapes; ++i) {
-    if (d_qk <= sm80_forward_shapes[i].d_qk && d_v <= sm80_forward_shapes[i].d_v) return i;
-  }
+  const int32_t index = first_shape(sm80_forward_shapes, d_qk, d_v);
+  if (index >= 0) return index;
   fail_unsupported("sm80_attention_fwd: head dims ", d_qk, " and ", d_v,
                    "; at most 256 each: split the heads, or use backend=\"cpu\"");
 }
@@ -31,12 +26,11 @@ int32_t shape_for(int64_t d_qk, int64_t d_v) {
 Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, int32_t num_sms, int32_t shared_bytes) {
   Sm80ForwardConfig c;
   c.dtype = problem.dtype;
-  c.modified =
-      problem.softcap != 0 || problem.bias.defined() || problem.alibi.defined() || !(problem.softmax_scale > 0);
+  c.modified = modifies_scores(problem);
   c.shape_index = shape_for(problem.d_qk, problem.d_v);
   c.shape = sm80_forward_shape(c.shape_index, c.modified);
-  c.aligned = moves_16_bytes(problem.q) && moves_16_bytes(problem.k) && moves_16_bytes(problem.v) &&
-              moves_16_bytes(problem.out);
+  c.aligned =
+      rows_aligned(problem.q) && rows_aligned(problem.k) && rows_aligned(problem.v) && rows_aligned(problem.out);
   c.bias_pairs = problem.bias.defined() && reads_pairs(problem.bias);
 
   // A multiprocessor has 1 KB more than a block may have, and every resident block takes 1 KB. As many blocks as
@@ -48,12 +42,8 @@ Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, int
   c.blocks_per_sm = std::max(blocks(c.stages), 1);
   c.shared_bytes = c.shape.shared_bytes(c.stages);
 
-  int64_t rows_of_tiles = 0;
-  for (const Sequence& s : problem.sequences) rows_of_tiles += (s.s_q + c.shape.tile_m() - 1) / c.shape.tile_m();
-  const int64_t items = rows_of_tiles * problem.h_q, slots = int64_t{num_sms} * c.blocks_per_sm;
-  // Where every block has several rows, the longest-first order balances them; where keys are few, merging pieces costs
-  // a launch that splitting does not save.
-  c.parallelism = items >= 4 * slots || problem.max_s_kv <= 1024 ? 0 : static_cast<int32_t>(slots);
+  const int64_t items = count_items(problem, c.shape.tile_m()), slots = int64_t{num_sms} * c.blocks_per_sm;
+  c.parallelism = may_split(problem, items, slots) ? static_cast<int32_t>(slots) : 0;
   c.grid = static_cast<int32_t>(std::clamp<int64_t>(c.parallelism ? slots : items, 1, slots));
   return c;
 }

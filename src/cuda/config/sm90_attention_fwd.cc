@@ -3,16 +3,12 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "cuda/config/facts.h"
 
 namespace anymask {
 namespace {
 
-int32_t shape_for(int64_t d_qk, int64_t d_v) {
-  for (int32_t i = 0; i < sm90_forward_num_shapes; ++i) {
-    if (d_qk <= sm90_forward_shapes[i].d_qk && d_v <= sm90_forward_shapes[i].d_v) return i;
-  }
-  return -1;
-}
+int32_t shape_for(int64_t d_qk, int64_t d_v) { return first_shape(sm90_forward_shapes, d_qk, d_v); }
 
 // What a tensor map asks for: 16 bytes, and strides that count upwards, below 2^40 bytes (2^34 for the tokens of a
 // packed tensor: launch/tensor_map.h).
@@ -54,16 +50,10 @@ Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, con
   Sm90ForwardConfig c;
   c.dtype = problem.dtype;
   c.shape_index = shape_for(problem.d_qk, problem.d_v);
-  c.modified =
-      problem.softcap != 0 || problem.bias.defined() || problem.alibi.defined() || !(problem.softmax_scale > 0);
+  c.modified = modifies_scores(problem);
   c.shape = sm90_forward_shape(c.shape_index, c.modified);
   c.grid = std::max(device.num_sms, 1);
-  int64_t rows_of_tiles = 0;
-  for (const Sequence& s : problem.sequences) rows_of_tiles += (s.s_q + c.shape.tile_m() - 1) / c.shape.tile_m();
-  // Where every block has several rows, the longest-first order balances them; where keys are few, merging pieces costs
-  // a launch that splitting does not save.
-  const bool whole = rows_of_tiles * problem.h_q >= 4 * int64_t{c.grid} || problem.max_s_kv <= 1024;
-  c.parallelism = whole ? 0 : c.grid;
+  c.parallelism = may_split(problem, count_items(problem, c.shape.tile_m()), c.grid) ? c.grid : 0;
   return c;
 }
 

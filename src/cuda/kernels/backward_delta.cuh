@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(256)
       delta -= p.dlse.data[batch * p.dlse.stride_b + head * p.dlse.stride_h + token * p.dlse.stride_q];
     const float lse = p.lse.data[batch * p.lse.stride_b + head * p.lse.stride_h + token * p.lse.stride_q];
     p.delta[head * p.stat_stride + row] = delta;
-    p.row_lse[head * p.stat_stride + row] = lse == -INFINITY ? INFINITY : w.natural ? lse : lse * backward_log2_e;
+    p.row_lse[head * p.stat_stride + row] = lse == -INFINITY ? INFINITY : w.natural ? lse : lse * log2_e_f;
     if (w.dsinks_sum != nullptr && lse != -INFINITY) {
       const float sink = load_element(p.sinks.data, p.sinks.dtype, head * p.sinks.stride_h);
       dsink -= natural_probability(sink, lse, 0) * delta;

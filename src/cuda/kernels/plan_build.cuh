@@ -25,9 +25,6 @@ inline constexpr int evaluate_threads = 256;
 inline constexpr int piece_threads = 512;
 inline constexpr int item_threads = cost_classes;
 
-// Costs in tenths of a tile: what a cut tile and an item's first and last steps add (docs/notes/plan_on_device.md).
-inline constexpr uint32_t full_cost = 10, partial_cost = 11, item_cost = 15, shortest_piece = 4;
-
 // Programmatic dependent launch: a kernel may be set up while the one before it still runs, and waits here for its
 // results. Nothing where the launch did not ask for it.
 __device__ inline void wait_for_previous() {

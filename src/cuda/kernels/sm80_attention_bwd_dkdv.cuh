@@ -178,7 +178,7 @@ __device__ __forceinline__ void dkdv_probabilities(uint32_t (&packed)[Tile::m_ti
                                                    uint32_t to, int first_key, int lane, const AttentionParams& p) {
   using T = typename Tile::T;
   const float* const lse = &s.lse[stage][2 * (lane % 4)];
-  const float c = p.softmax_scale * backward_log2_e;
+  const float c = p.softmax_scale * log2_e_f;
   const auto exponentiate = [&](auto masked) {
     uint32_t words[Tile::m_tiles][2];
     if constexpr (decltype(masked)::value) dkdv_load_words<Tile>(words, s, step, first_key, lane, p);

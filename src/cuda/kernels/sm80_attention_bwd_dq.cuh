@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         if (p.dbias.data != nullptr)
           dq_write_dbias(score[0], words, row, key, lane, s.item.sequence, s.item.head, s.dbias_unit, p, w);
       } else {
-        const float c = p.softmax_scale * backward_log2_e;
+        const float c = p.softmax_scale * log2_e_f;
 #pragma unroll
         for (int n = 0; n < n_tiles; ++n) {
 #pragma unroll

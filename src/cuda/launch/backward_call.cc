@@ -35,8 +35,7 @@ void BackwardCall::enqueue(void* workspace, cudaStream_t stream) const {
 }
 
 std::vector<Fact> BackwardCall::facts() const {
-  std::vector<Fact> facts = {{"kernel", "sm80_attention_bwd"},
-                             {"tile", cat(config_.dkdv_plan().tile_m, " keys x 128 rows")}};
+  std::vector<Fact> facts = {{"tile", cat(config_.dkdv_plan().tile_m, " keys x ", plan_tile_n, " rows")}};
   for (Fact& fact : config_.facts()) facts.push_back(std::move(fact));
   facts.push_back({"items", cat(dkdv_plan_.max_items(), " at most")});
   facts.push_back({"workspace bytes", cat(bytes())});

@@ -22,7 +22,6 @@ CudaDevice describe(int32_t index) {
   device.minor = attribute(cudaDevAttrComputeCapabilityMinor);
   device.num_sms = attribute(cudaDevAttrMultiProcessorCount);
   device.shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  device.l2_bytes = attribute(cudaDevAttrL2CacheSize);
   cudaDeviceProp properties;
   check_cuda(cudaGetDeviceProperties(&properties, index), "reading a device's name");
   device.name = properties.name;

@@ -33,14 +33,19 @@ class DeviceScope {
 };
 
 // A kernel may use more than 48 KB of shared memory only after the runtime was told, once for each kernel and device.
+// `carveout`: how much of a multiprocessor's memory should be shared memory while it runs.
 template <auto kernel>
-void allow_shared_memory(size_t bytes, const CudaDevice& device) {
+void allow_shared_memory(size_t bytes, const CudaDevice& device,
+                         cudaSharedCarveout carveout = cudaSharedmemCarveoutDefault) {
   constexpr int32_t max_devices = 64;
   static std::once_flag told[max_devices];
-  const auto tell = [&] {
-    check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(bytes)),
+  const auto set = [](cudaFuncAttribute attribute, int value) {
+    check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value),
                "reserving shared memory");
+  };
+  const auto tell = [&] {
+    set(cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+    if (carveout != cudaSharedmemCarveoutDefault) set(cudaFuncAttributePreferredSharedMemoryCarveout, carveout);
   };
   if (device.index >= max_devices) return tell();
   std::call_once(told[device.index], tell);

@@ -68,7 +68,7 @@ std::vector<Fact> ForwardCall::facts() const {
     config << *kernel_.sm80;
   }
   std::vector<Fact> facts = {{"kernel", kernel_.sm90 ? "sm90_attention_fwd" : "sm80_attention_fwd"},
-                             {"tile", cat(kernel_.plan_shape().tile_m, " x 128")},
+                             {"tile", cat(kernel_.plan_shape().tile_m, " x ", plan_tile_n)},
                              {"configuration", config.str()},
                              {"items", cat(plan_.max_items(), " at most")},
                              {"pieces of split rows", cat(plan_.partial_slots(), " at most")},

@@ -19,7 +19,6 @@ struct CudaDevice {
   int32_t major = 0, minor = 0;  // compute capability
   int32_t num_sms = 0;
   int32_t shared_bytes = 0;  // a block may opt in to
-  int64_t l2_bytes = 0;
   std::string name;
 };
 

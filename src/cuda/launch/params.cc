@@ -33,8 +33,6 @@ AttentionParams make_params(const AttentionProblem& problem) {
   params.d_qk = static_cast<int32_t>(problem.d_qk);
   params.d_v = static_cast<int32_t>(problem.d_v);
   params.num_sequences = static_cast<int32_t>(problem.sequences.size());
-  params.max_s_q = static_cast<int32_t>(problem.max_s_q);
-  params.max_s_kv = static_cast<int32_t>(problem.max_s_kv);
   params.packed = problem.packed ? 1 : 0;
   if (problem.packed) {
     for (const Sequence& s : problem.sequences) {

@@ -14,18 +14,18 @@ namespace {
 
 constexpr int64_t most = std::numeric_limits<int32_t>::max();
 
-// Whether no row can be long enough to be cut, by what is known without
-// building the plan. Costs are the device's.
+// Whether no row can be long enough to be cut, by what is known without building the plan.
 bool never_split(const PlanUpload& upload, const BoundMask& bound, const PlanShape& shape) {
   if (shape.parallelism <= 0) return true;
-  int64_t least = 15 * upload.max_items,
-          longest = 0;  // tenths of a tile of all items; tiles of a row
+  int64_t least = item_cost * upload.max_items;  // cost of all items
+  int64_t longest = 0;                           // tiles of a row
   for (size_t p = 0; p < upload.planes.size(); ++p) {
     const BandCost cost = shape.transposed ? BandCost{} : band_cost(bound.planes[p], shape.tile_m);
-    if (cost.known) least += 10 * cost.full_tiles * upload.planes[p].uses;
+    if (cost.known) least += full_cost * cost.full_tiles * upload.planes[p].uses;
     longest = std::max(longest, cost.known ? cost.longest : int64_t{upload.planes[p].n_blocks});
   }
-  return 11 * longest <= std::max<int64_t>(80, least / (2 * int64_t{shape.parallelism}));
+  return partial_cost * longest <=
+         std::max<int64_t>(2 * shortest_piece * full_cost, least / (2 * int64_t{shape.parallelism}));
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ struct CudaPlanSource::Parts {
     if (!never_split(upload, bound, shape)) {
       int64_t most_pieces = 0;  // of four tiles or more
       for (const BuildPlane& plane : upload.planes)
-        most_pieces += int64_t{plane.uses} * plane.m_blocks * (plane.n_blocks / 4);
+        most_pieces += int64_t{plane.uses} * plane.m_blocks * (plane.n_blocks / static_cast<int32_t>(shortest_piece));
       extra = std::min(2 * int64_t{shape.parallelism}, most_pieces);
       slots = std::min(2 * extra, most_pieces);
     }
@@ -117,8 +117,7 @@ CudaPlan CudaPlanSource::enqueue(void* memory, cudaStream_t stream) const {
   const PlanBuild build = parts_->places(memory, nullptr);
   upload_plan(parts_->upload.bytes(parts_->header, build.header), build.header, stream);
   launch_plan_build(build, parts_->launch, parts_->device, stream);
-  return {parts_->header.tile_m, plan_tile_n,     build.num_items, build.items, build.runs,
-          build.bit_units,       build.tile_kinds};
+  return {parts_->header.tile_m, build.num_items, build.items, build.runs, build.bit_units, build.tile_kinds};
 }
 
 }  // namespace anymask

@@ -4,10 +4,8 @@
 
 #include <cuda_runtime.h>
 
-#include <atomic>
-
-#include "core/error.h"
 #include "cuda/kernels/sm90_attention_fwd.cuh"
+#include "cuda/launch/device.h"
 #include "cuda/launch/sm90_attention_fwd.h"
 
 namespace anymask {
@@ -17,19 +15,7 @@ void launch_sm90_attention_fwd_kernel(const sm90::Maps& maps, const AttentionPar
                                       const Sm90ForwardConfig& config, const CudaDevice& device, cudaStream_t stream) {
   constexpr int bytes = sizeof(sm90::Shared<S>);
   static_assert(bytes <= 232448, "a block of Hopper");
-  // Once for each device. Repeating it is harmless: threads that race agree.
-  static std::atomic<uint64_t> prepared{0};
-  const uint64_t bit = device.index < 64 ? uint64_t{1} << device.index : 0;
-  if ((prepared.load(std::memory_order_acquire) & bit) == 0) {
-    const cudaError_t status =
-        cudaFuncSetAttribute(sm90::sm90_attention_fwd<S>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (status != cudaSuccess) {
-      static_cast<void>(cudaGetLastError());
-      throw Error(Status::internal, cat("sm90_attention_fwd: ", device.name, " refuses a block ", bytes,
-                                        " bytes of shared memory: ", cudaGetErrorString(status)));
-    }
-    prepared.fetch_or(bit, std::memory_order_release);
-  }
+  allow_shared_memory<sm90::sm90_attention_fwd<S>>(bytes, device);
   int fold_log2 = 0;
   while (1 << fold_log2 < config.fold) ++fold_log2;
   sm90::sm90_attention_fwd<S>

@@ -92,7 +92,9 @@ struct PlanBuild {
   uint32_t* tile_kinds;  // [max_bit_tiles]
 };
 
-inline constexpr int32_t plan_tile_n = 128;
+// Costs in tenths of a tile: what a cut tile and an item's first and last steps add (docs/notes/plan_on_device.md).
+// Pieces of a cut row have so many tiles at least.
+inline constexpr uint32_t full_cost = 10, partial_cost = 11, item_cost = 15, shortest_piece = 4;
 // Levels of evaluation: k are in use only where 2^(k - 1) leaves are nested evenly.
 inline constexpr int max_device_stack = 12;
 // A row of tiles is held in shared memory as a few bits a tile: so many at most, 25 million keys.

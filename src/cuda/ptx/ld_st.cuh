@@ -51,12 +51,6 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&x)[4], uint32_t add
                : "r"(address)
                : "memory");
 }
-__device__ __forceinline__ void ldmatrix_x2(uint32_t (&x)[2], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(x[0]), "=r"(x[1])
-               : "r"(address)
-               : "memory");
-}
 
 // 16 bytes between registers and shared memory.
 __device__ __forceinline__ void st_shared_16(uint32_t destination, const uint32_t (&x)[4]) {

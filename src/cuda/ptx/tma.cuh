@@ -14,9 +14,6 @@ struct Box {
   int32_t c0, c1, c2, c3, c4;
 };
 
-__device__ __forceinline__ void prefetch_tensormap(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<uint64_t>(&map)) : "memory");
-}
 // Elements out of bounds arrive as zeros; the barrier still receives the bytes of the whole box.
 __device__ __forceinline__ void tma_load(void* destination, const CUtensorMap& map, uint64_t& barrier, const Box& at) {
   asm volatile(

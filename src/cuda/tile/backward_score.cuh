@@ -6,22 +6,10 @@
 
 #include "cuda/attention_params.h"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/tile/element.cuh"
 
 namespace anymask {
 
-inline constexpr float backward_log2_e = 1.4426950408889634f;
-
-// An element of any type a bias, a slope or a sink may have.
-__device__ __forceinline__ float load_element(const void* data, DType type, int64_t index) {
-  switch (type) {
-    case DType::f32:
-      return __ldg(static_cast<const float*>(data) + index);
-    case DType::f16:
-      return __half2float(__ldg(static_cast<const __half*>(data) + index));
-    default:
-      return __uint_as_float(uint32_t{__ldg(static_cast<const uint16_t*>(data) + index)} << 16);
-  }
-}
 __device__ __forceinline__ void store_element(void* data, DType type, int64_t index, float x) {
   switch (type) {
     case DType::f32:
@@ -44,9 +32,7 @@ struct ScoreTerms {
 
   __device__ __forceinline__ void set(const AttentionParams& p, int sequence, int head, int s_q, int s_kv) {
     bias = p.bias.data == nullptr ? 0 : sequence * p.bias.stride_b + head / p.bias.group * p.bias.stride_h;
-    slope = p.alibi.data == nullptr
-                ? 0
-                : load_element(p.alibi.data, p.alibi.dtype, sequence * p.alibi.stride_b + head * p.alibi.stride_h);
+    slope = p.alibi.data == nullptr ? 0 : per_head(p.alibi, sequence, head);
     shift = s_kv - s_q;
   }
 
@@ -58,7 +44,7 @@ struct ScoreTerms {
     float x = dot * p.softmax_scale;
     cap_slope = 1;
     if (p.softcap > 0) {
-      const float tanh = 1 - __fdividef(2, 1 + ptx::exp2_approx(x * (2 * backward_log2_e) / p.softcap));
+      const float tanh = 1 - __fdividef(2, 1 + ptx::exp2_approx(x * (2 * log2_e_f) / p.softcap));
       cap_slope = 1 - tanh * tanh;
       x = p.softcap * tanh;
     }
@@ -71,7 +57,7 @@ struct ScoreTerms {
 // P = exp(s - lse): the difference first, so that scores near the largest float cancel. An empty row's lse is +inf
 // here.
 __device__ __forceinline__ float natural_probability(float score, float lse, float shift) {
-  return ptx::exp2_approx(fmaf(score - lse, backward_log2_e, shift));
+  return ptx::exp2_approx(fmaf(score - lse, log2_e_f, shift));
 }
 
 }  // namespace anymask

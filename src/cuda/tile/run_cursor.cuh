@@ -10,8 +10,6 @@
 
 namespace anymask {
 
-inline constexpr int plan_tile_n = 128;
-
 struct RunCursor {
   int32_t key, key_end;         // the step's first key; where its run ends, at most s_kv
   int32_t run;                  // the next to open

@@ -11,7 +11,7 @@
 
 #include "cuda/attention_params.h"
 #include "cuda/ptx/mma.cuh"
-#include "cuda/tile/softmax.cuh"
+#include "cuda/tile/element.cuh"
 
 namespace anymask {
 
@@ -19,8 +19,6 @@ namespace anymask {
 __device__ __forceinline__ float tanh_exact(float x) {
   return 1.f - __fdividef(2.f, ptx::exp2_approx(fminf(x * (2 * log2_e_f), 126.f)) + 1.f);
 }
-// Its slope: 1 - tanh^2.
-__device__ __forceinline__ float tanh_slope(float t) { return fmaf(-t, t, 1.f); }
 
 // 16-bit floats, low and high half of a word.
 __device__ __forceinline__ float low_half(uint32_t x, bool f16) {
@@ -28,13 +26,6 @@ __device__ __forceinline__ float low_half(uint32_t x, bool f16) {
 }
 __device__ __forceinline__ float high_half(uint32_t x, bool f16) {
   return f16 ? __half2float(__ushort_as_half(static_cast<uint16_t>(x >> 16))) : __uint_as_float(x & 0xffff0000u);
-}
-
-// One number of a [b | 1, h_q] array.
-__device__ __forceinline__ float per_head(const CudaPerHead& x, int sequence, int head) {
-  const int64_t i = sequence * x.stride_b + head * x.stride_h;
-  if (x.dtype == DType::f32) return static_cast<const float*>(x.data)[i];
-  return low_half(static_cast<const uint16_t*>(x.data)[i], x.dtype == DType::f16);
 }
 
 // s += bias, of one row. `row` is the address of its element (row, first column of the step), in bytes; `pairs`: two

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda/ptx/mma.cuh"
+#include "cuda/tile/element.cuh"
 #include "cuda/tile/sm90_scores.cuh"
 #include "cuda/tile/sm90_shared.cuh"
 #include "cuda/tile/sm90_softmax.cuh"
@@ -38,7 +39,7 @@ __device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN>& r
     l += __shfl_xor_sync(0xffffffffu, l, 1);
     l += __shfl_xor_sync(0xffffffffu, l, 2);
     inverse[h] = l == 0 ? 0.f : 1 / l;
-    float lse = l == 0 ? -INFINITY : logf(l) - rows.shift[h] / kLog2e;
+    float lse = l == 0 ? -INFINITY : logf(l) - rows.shift[h] / log2_e_f;
     const int r = row + 8 * h;
     const int32_t token = item.token_begin + (r >> fold_log2), head = item.q_head + (r & ((1 << fold_log2) - 1));
     const bool writes = token < item.s_q && quarter == 0;
@@ -47,7 +48,7 @@ __device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN>& r
       continue;
     }
     if (params.sinks.data != nullptr) {
-      const float sink = load_float(params.sinks, item.sequence * params.sinks.stride_b + head * params.sinks.stride_h);
+      const float sink = per_head(params.sinks, item.sequence, head);
       const float top = fmaxf(lse, sink);
       if (top > -INFINITY) {
         const float with_sink = top + logf(expf(lse - top) + expf(sink - top));

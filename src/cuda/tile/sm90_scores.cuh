@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "cuda/ptx/mma.cuh"
+#include "cuda/tile/element.cuh"
 #include "cuda/tile/sm90_shared.cuh"
 #include "cuda/tile/sm90_softmax.cuh"
 
@@ -19,12 +20,6 @@ namespace anymask::sm90 {
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
-
-__device__ __forceinline__ float load_float(const CudaPerHead& x, int64_t at) {
-  if (x.dtype == DType::bf16) return to_float(static_cast<const __nv_bfloat16*>(x.data)[at]);
-  if (x.dtype == DType::f16) return to_float(static_cast<const __half*>(x.data)[at]);
-  return static_cast<const float*>(x.data)[at];
-}
 
 // S += bias; `at`: of this thread's two rows, at its first key. `last`: columns from there to the sequence's last key;
 // what is beyond is masked, and not read.
@@ -60,7 +55,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kN / 2], const Attentio
                                               const TileInfo& tile, int row, int quarter, int fold_log2) {
   const float scale = params.softmax_scale, cap = params.softcap;
   if (cap > 0) {
-    const float exponent = 2 * kLog2e * scale / cap;
+    const float exponent = 2 * log2_e_f * scale / cap;
 #pragma unroll
     for (float& x : s) x = cap - __fdividef(2 * cap, 1 + ptx::exp2_approx(x * exponent));
   } else {
@@ -78,8 +73,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kN / 2], const Attentio
   if (params.alibi.data != nullptr) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float slope =
-          load_float(params.alibi, item.sequence * params.alibi.stride_b + head[h] * params.alibi.stride_h);
+      const float slope = per_head(params.alibi, item.sequence, head[h]);
       const float distance = static_cast<float>(token[h] + item.s_kv - item.s_q - key);
 #pragma unroll
       for (int i = 0; i < kN / 4; ++i) {

@@ -14,7 +14,6 @@
 namespace anymask::sm90 {
 
 inline constexpr float kLimit = 8192;  // of a thread's sum of P over a row of a tile
-inline constexpr float kLog2e = 1.4426950408889634f;
 
 // A word of the columns below `limit` of kN for the quarter c = lane % 4, in fragment order.
 template <int kN>

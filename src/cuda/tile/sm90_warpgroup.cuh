@@ -45,7 +45,9 @@ struct Warpgroup {
     const int thread = ptx::thread_index();
     return thread % 128 / 32 * 16 + thread % 32 / 4;
   }
-  __device__ __forceinline__ float scale_log2() const { return S::kModified ? kLog2e : params.softmax_scale * kLog2e; }
+  __device__ __forceinline__ float scale_log2() const {
+    return S::kModified ? log2_e_f : params.softmax_scale * log2_e_f;
+  }
 
   __device__ __forceinline__ void release(uint64_t& barrier) const {
     if (lane() == 0) ptx::mbarrier_arrive(barrier);

@@ -9,10 +9,10 @@
 #include <cstdint>
 
 #include "cuda/ptx/mma.cuh"
+#include "cuda/tile/element.cuh"
 
 namespace anymask {
 
-inline constexpr float log2_e_f = 1.4426950408889634f, ln_2_f = 0.6931471805599453f;
 inline constexpr float rescale_slack = 8;  // in powers of two
 
 __device__ __forceinline__ float quad_max(float x) {

@@ -73,7 +73,7 @@ HostPlan make_host_plan(const Mask& mask, const AttentionProblem& problem, int32
                         int32_t pieces) {
   const BoundMask bound = bind(mask, problem.sequences, problem.h_q, problem.h_kv);
   const TilePlan plan =
-      build_plan(bound, {.tile_m = tile_m / fold, .tile_n = 128, .transposed = false, .split_cost = 0});
+      build_plan(bound, {.tile_m = tile_m / fold, .tile_n = plan_tile_n, .transposed = false, .split_cost = 0});
   HostPlan to;
   to.tile_m = tile_m;
   to.runs = plan.runs;

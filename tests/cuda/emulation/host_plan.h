@@ -16,9 +16,7 @@ struct HostPlan {
   std::vector<CudaItem> items;
   std::vector<Run> runs;
   std::vector<uint32_t> bit_units, tile_kinds;
-  CudaPlan view() const {
-    return {tile_m, 128, &num_items, items.data(), runs.data(), bit_units.data(), tile_kinds.data()};
-  }
+  CudaPlan view() const { return {tile_m, &num_items, items.data(), runs.data(), bit_units.data(), tile_kinds.data()}; }
 };
 
 // `fold` query heads in a tile's rows; a row of tiles in up to `pieces` pieces.

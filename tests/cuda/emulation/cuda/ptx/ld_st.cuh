@@ -62,7 +62,6 @@ inline void ldmatrix(uint32_t (&x)[matrices], uint32_t address) {
 }
 inline void ldmatrix_x4(uint32_t (&x)[4], uint32_t address) { ldmatrix<4, false>(x, address); }
 inline void ldmatrix_x4_trans(uint32_t (&x)[4], uint32_t address) { ldmatrix<4, true>(x, address); }
-inline void ldmatrix_x2(uint32_t (&x)[2], uint32_t address) { ldmatrix<2, false>(x, address); }
 
 template <class X>
 inline void ld_shared(X& x, uint32_t source) {

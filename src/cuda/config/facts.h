@@ -1,0 +1,43 @@
+// What the configurations of several kernels ask of a problem. Pure host.
+#pragma once
+
+#include <cstdint>
+
+#include "core/problem.h"
+
+namespace anymask {
+
+// Rows of 16-bit elements that 16-byte copies can move; a tensor that is not given needs none.
+inline bool rows_aligned(const Tensor4& t) {
+  return !t.defined() || (reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && t.stride_b % 8 == 0 && t.stride_s % 8 == 0 &&
+                          t.stride_h % 8 == 0);
+}
+
+// Whether forward scores are more than products under a positive scale: kernels then compute them in natural units.
+inline bool modifies_scores(const AttentionProblem& problem) {
+  return problem.softcap != 0 || problem.bias.defined() || problem.alibi.defined() || !(problem.softmax_scale > 0);
+}
+
+// Whether long rows of tiles may be split for `blocks` blocks that run at once. Where every block has several rows, the
+// longest-first order balances them; where keys are few, merging pieces costs a launch that splitting does not save.
+inline bool may_split(const AttentionProblem& problem, int64_t items, int64_t blocks) {
+  return items < 4 * blocks && problem.max_s_kv > 1024;
+}
+
+// Rows of tiles of all query heads.
+inline int64_t count_items(const AttentionProblem& problem, int64_t tile_m) {
+  int64_t rows = 0;
+  for (const Sequence& s : problem.sequences) rows += (s.s_q + tile_m - 1) / tile_m;
+  return rows * problem.h_q;
+}
+
+// The first of ascending shapes that holds both head dims; -1: none does.
+template <class Shape, int32_t count>
+int32_t first_shape(const Shape (&shapes)[count], int64_t d_qk, int64_t d_v) {
+  for (int32_t i = 0; i < count; ++i) {
+    if (d_qk <= shapes[i].d_qk && d_v <= shapes[i].d_v) return i;
+  }
+  return -1;
+}
+
+}  // namespace anymask
