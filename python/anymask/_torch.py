@@ -145,25 +145,29 @@ def _refuse_alibi_gradient(alibi_slopes: Tensor | None) -> None:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     q, k, v, mask, bias, scale, softcap, sinks, alibi, cu_q, cu_kv, deterministic, backend = inputs
-    ctx.save_for_backward(q, k, v, *output, mask, bias, sinks, alibi, cu_q, cu_kv)
+    ctx.save_for_backward(q, k, v, *output, bias, sinks, alibi, cu_q, cu_kv, mask)
     ctx.options = (scale, softcap, deterministic, backend)
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
-    q, k, v, out, lse, mask, bias, sinks, alibi, cu_q, cu_kv = ctx.saved_tensors
-    scale, softcap, deterministic, backend = ctx.options
-    if dout is None:
-        dout = torch.zeros_like(out)
-    need_dbias, need_dsinks = ctx.needs_input_grad[4], ctx.needs_input_grad[7]
+def _operator_gradients(
+    dout: Tensor | None, dlse: Tensor | None, saved: Any, mask: Tensor | None, options: Any, need: tuple[bool, bool]
+) -> tuple[Any, ...]:
+    """dq, dk, dv, dbias, dsinks by the operator; None for the last two where they are not needed."""
+    q, k, v, out, lse, bias, sinks, alibi, cu_q, cu_kv = saved
+    scale, softcap, deterministic, backend = options
     dq, dk, dv, dbias, dsinks = torch.ops.anymask.attention_backward(
-        dout, q, k, v, out, lse, mask, bias, scale, softcap, sinks, alibi, cu_q, cu_kv, deterministic, backend, dlse,
-        need_dbias, need_dsinks,
+        torch.zeros_like(out) if dout is None else dout, q, k, v, out, lse, mask, bias, scale, softcap, sinks, alibi,
+        cu_q, cu_kv, deterministic, backend, dlse, *need,
     )  # fmt: skip
-    return (
-        dq, dk, dv, None, dbias if need_dbias else None, None, None, dsinks if need_dsinks else None,
-        None, None, None, None, None,
-    )  # fmt: skip
+    return dq, dk, dv, dbias if need[0] else None, dsinks if need[1] else None
+
+
+def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
+    *saved, mask = ctx.saved_tensors
+    need = (ctx.needs_input_grad[4], ctx.needs_input_grad[7])
+    dq, dk, dv, dbias, dsinks = _operator_gradients(dout, dlse, saved, mask, ctx.options, need)
+    return dq, dk, dv, None, dbias, None, None, dsinks, None, None, None, None, None
 
 
 torch.library.register_autograd("anymask::attention", _backward, setup_context=_setup, lib=_library)
@@ -216,7 +220,7 @@ class _Attention(torch.autograd.Function):
         )
         ctx.save_for_backward(q, k, v, out, lse, bias, sinks, alibi, cu_q, cu_kv)
         ctx.mask = mask
-        ctx.rest = (scale, softcap, deterministic, backend)
+        ctx.options = (scale, softcap, deterministic, backend)
         ctx.set_materialize_grads(False)
         return out, lse
 
@@ -225,11 +229,8 @@ class _Attention(torch.autograd.Function):
         if _grad_enabled():  # create_graph=True: what comes out must refuse to be differentiated
             return _second(ctx, dout, dlse)
         q, k, v, out, lse, bias, sinks, alibi, cu_q, cu_kv = ctx.saved_tensors
-        scale, softcap, deterministic, backend = ctx.rest
-        if dout is None:
-            dout = torch.zeros_like(out)
-        elif dout.stride(-1) != 1:
-            dout = dout.contiguous()
+        scale, softcap, deterministic, backend = ctx.options
+        dout = torch.zeros_like(out) if dout is None else _dense_rows(dout)
         _, _, _, need_dbias, need_dsinks, _, _ = ctx.needs_input_grad
         dq, dk, dv, dbias, dsinks = _c.attention_backward(
             dout, q, k, v, out, lse, ctx.mask, bias, scale, softcap, sinks, alibi, cu_q, cu_kv, deterministic, backend,
@@ -243,14 +244,9 @@ _apply: Callable[..., tuple[Tensor, Tensor]] = super(torch.autograd.Function, _A
 
 
 def _second(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
-    q, k, v, out, lse, bias, sinks, alibi, cu_q, cu_kv = ctx.saved_tensors
-    scale, softcap, deterministic, backend = ctx.rest
-    _, _, _, need_dbias, need_dsinks, _, _ = ctx.needs_input_grad
-    dq, dk, dv, dbias, dsinks = torch.ops.anymask.attention_backward(
-        torch.zeros_like(out) if dout is None else dout, q, k, v, out, lse, _token_of(ctx.mask), bias, scale, softcap,
-        sinks, alibi, cu_q, cu_kv, deterministic, backend, dlse, need_dbias, need_dsinks,
-    )  # fmt: skip
-    return dq, dk, dv, dbias if need_dbias else None, dsinks if need_dsinks else None, None, None
+    need = ctx.needs_input_grad[3:5]
+    found = _operator_gradients(dout, dlse, ctx.saved_tensors, _token_of(ctx.mask), ctx.options, need)
+    return *found, None, None
 
 
 # ------------------------------------------------------------------ the call

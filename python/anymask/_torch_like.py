@@ -128,6 +128,11 @@ def _window_mask(causal: bool, window_size: tuple[int, int]) -> Mask | None:
     return _windows[key]
 
 
+def _flash(return_attn_probs: bool, *arguments: Any, **options: Any) -> Any:
+    out, lse = attention(*arguments, **options, return_lse=True)
+    return (out, lse, None) if return_attn_probs else out
+
+
 def flash_attn_func(
     q: Tensor,
     k: Tensor,
@@ -146,11 +151,10 @@ def flash_attn_func(
     With `return_attn_probs` it returns `(out, lse, None)`: probabilities are nowhere held.
     """
     _no_dropout("flash_attn_func", dropout_p)
-    out, lse = attention(
-        q, k, v, _window_mask(causal, window_size), scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes,
-        deterministic=deterministic, return_lse=True,
+    return _flash(
+        return_attn_probs, q, k, v, _window_mask(causal, window_size), scale=softmax_scale, softcap=softcap,
+        alibi_slopes=alibi_slopes, deterministic=deterministic,
     )  # fmt: skip
-    return (out, lse, None) if return_attn_probs else out
 
 
 def flash_attn_varlen_func(
@@ -181,8 +185,8 @@ def flash_attn_varlen_func(
         raise UnsupportedError(
             "flash_attn_varlen_func: block_table is given; expected none: gather the pages into k and v first"
         )
-    out, lse = attention(
-        q, k, v, _window_mask(causal, window_size), scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes,
-        cu_seqlens_q=cu_seqlens_q.cpu(), cu_seqlens_kv=cu_seqlens_k.cpu(), deterministic=deterministic, return_lse=True,
+    return _flash(
+        return_attn_probs, q, k, v, _window_mask(causal, window_size), scale=softmax_scale, softcap=softcap,
+        alibi_slopes=alibi_slopes, cu_seqlens_q=cu_seqlens_q.cpu(), cu_seqlens_kv=cu_seqlens_k.cpu(),
+        deterministic=deterministic,
     )  # fmt: skip
-    return (out, lse, None) if return_attn_probs else out
