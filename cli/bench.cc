@@ -172,14 +172,16 @@ class Bench {
     return false;
   }
 
-  // Calls until enough time is spent, at least five.
-  std::vector<double> samples(const std::function<void()>& work) const {
+  // Calls until enough time is spent, at least five; after each, `between` with the time spent so far.
+  std::vector<double> samples(
+      const std::function<void()>& work, const std::function<void(double)>& between = [](double) {}) const {
     const double enough = o_.quick ? 200 : 1500;
     std::vector<double> ms;
     double spent = 0;
     while ((spent < enough || ms.size() < 5) && ms.size() < 200) {
       ms.push_back(milliseconds_of(work));
       spent += ms.back();
+      between(spent);
     }
     return ms;
   }
@@ -221,13 +223,23 @@ class Bench {
     if (with_backward) runner.backward();
     runner.finish();
     if (!checked(name, call, results)) return;
-    const double before = peak_now(type, threads);
-    const std::vector<double> ms = samples([&] {
-      with_backward ? runner.backward() : runner.forward();
-      runner.wait();
-    });
+    // A processor's clock, and what neighbours leave of it, change within a row's seconds: median time is compared with
+    // the median of peaks taken between the calls, at most one in 100 ms. A card's peak is taken at both ends.
+    std::vector<double> peaks{peak_now(type, threads)};
+    double next_peak = 0;
+    const std::vector<double> ms = samples(
+        [&] {
+          with_backward ? runner.backward() : runner.forward();
+          runner.wait();
+        },
+        [&](double spent) {
+          if (cuda_ || spent < next_peak) return;
+          peaks.push_back(peak_now(type, threads));
+          next_peak = spent + 100;
+        });
+    peaks.push_back(peak_now(type, threads));
     Row row = row_of(c, name, with_backward ? "bwd" : "fwd", type, ms);
-    row.peak = std::max(before, peak_now(type, threads));
+    row.peak = median(peaks);
     row.tflops = (with_backward ? backward_flops(call, pairs.kept) : forward_flops(call, pairs.kept)) / row.ms / 1e9;
     row.note = percent(pairs.share()) + " kept";
     emit(row);
