@@ -1,5 +1,11 @@
 #include "cuda/launch/device.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace anymask {
@@ -10,6 +16,24 @@ struct Devices {
   Support support;
 };
 
+using Capability = std::pair<int32_t, int32_t>;
+
+// ANYMASK_CUDA_CAPABILITY=8.0: kernels are chosen as for a device of that compute capability, where the device has a
+// later one. So that the kernels of older devices can be compared and tested on newer ones.
+Capability capability_limit() {
+  const char* said = std::getenv("ANYMASK_CUDA_CAPABILITY");
+  if (said == nullptr) return {INT32_MAX, 0};
+  const std::string_view text = said;
+  Capability limit;
+  const auto [dot, major_status] = std::from_chars(text.data(), text.data() + text.size(), limit.first);
+  const bool dotted = major_status == std::errc() && dot != text.data() + text.size() && *dot == '.';
+  const auto [end, minor_status] = std::from_chars(dotted ? dot + 1 : dot, text.data() + text.size(), limit.second);
+  if (!dotted || minor_status != std::errc() || end != text.data() + text.size() || limit < Capability{8, 0})
+    fail_invalid("ANYMASK_CUDA_CAPABILITY is \"", text,
+                 "\"; expected a compute capability from 8.0 on, such as 8.0: correct it or unset it");
+  return limit;
+}
+
 CudaDevice describe(int32_t index) {
   CudaDevice device;
   device.index = index;
@@ -18,8 +42,9 @@ CudaDevice describe(int32_t index) {
     check_cuda(cudaDeviceGetAttribute(&value, which, index), "reading a device's properties");
     return value;
   };
-  device.major = attribute(cudaDevAttrComputeCapabilityMajor);
-  device.minor = attribute(cudaDevAttrComputeCapabilityMinor);
+  std::tie(device.major, device.minor) =
+      std::min(Capability{attribute(cudaDevAttrComputeCapabilityMajor), attribute(cudaDevAttrComputeCapabilityMinor)},
+               capability_limit());
   device.num_sms = attribute(cudaDevAttrMultiProcessorCount);
   device.shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   cudaDeviceProp properties;
@@ -42,7 +67,11 @@ Devices find() {
                                 status == cudaSuccess ? "0 devices" : cudaGetErrorString(status),
                                 "\": make one visible (CUDA_VISIBLE_DEVICES), or compute on the CPU")};
   } else {
-    for (int i = 0; i < count; ++i) found.list.push_back(describe(i));
+    try {
+      for (int i = 0; i < count; ++i) found.list.push_back(describe(i));
+    } catch (const Error& error) {
+      found = {{}, {false, error.what()}};
+    }
   }
   return found;
 }
