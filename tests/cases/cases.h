@@ -314,8 +314,10 @@ inline const std::vector<BenchCase>& bench_cases() {
     add("masks", "causal-window16", "causal & window(15, 0)", 131072, 1, 1, 64);
     add("masks", "prefix-lm2048", "causal | prefix(2048)", 8192, 4, 4, 64);
     for (const int64_t percent : {5, 10, 25, 50}) {
-      add("masks", "blocks64-keep" + std::to_string(percent), "blocks(@map, 64, 64)", 4096, 4, 4, 64,
-          {block_map(64, 64, percent)});
+      // Short and long: packing keys and values grows with the length, the kept pairs with its square.
+      for (const int64_t s : {4096, 16384})
+        add("masks", "blocks64-keep" + std::to_string(percent), "blocks(@map, 64, 64)", s, s == 4096 ? 4 : 1,
+            s == 4096 ? 4 : 1, 64, {block_map(s / 64, s / 64, percent)});
     }
     add("masks", "shared-prefix4096-40x100", "shared_prefix(4096, @lengths)", 8096, 4, 2, 64,
         {int_array("lengths", std::vector<int64_t>(40, 100))});
