@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "cuda/fold.h"
 #include "plan/tile_plan.h"
 
 namespace anymask {
@@ -42,8 +43,8 @@ struct CudaPerHead {
 };
 
 // One piece of work: a row of tiles (or a stretch of it) of one head of one sequence. Rows are queries in the forward
-// plan, keys in the transposed one. `head` counts query heads in the forward plan and kv heads or query heads in the
-// transposed one, as the kernel's own contract says.
+// plan, keys in the transposed one. `head` counts query heads in the forward plan, CudaPlan::fold at a time, and kv
+// heads or query heads in the transposed one, as the kernel's own contract says.
 struct CudaItem {
   int32_t sequence, head, m_block;
   int32_t run_begin, run_end;  // absolute, into CudaPlan::runs; equal: nothing is kept, outputs still get written
@@ -58,10 +59,12 @@ struct CudaItem {
 // Word (row r, quarter c) of a unit is word r * 4 + c; its bit 2 g + j says whether (row r, column 8 g + 2 c + j) is
 // kept: what lane l of an mma or wgmma accumulator needs for its row is the one word c = l % 4, aligned. The lower 16
 // bits are columns 0..63, the upper 16 columns 64..127. Bits beyond the plane's edges are 0. FULL tiles at the edge
-// reach beyond s_kv (or s_q): the kernel clips those columns itself.
+// reach beyond s_kv (or s_q): the kernel clips those columns itself. Where heads are folded into rows, each token's
+// word stands in the rows of all its heads.
 inline constexpr int32_t plan_tile_n = 128;
 struct CudaPlan {
   int32_t tile_m;
+  Fold fold;
   const int32_t* num_items;  // one number, in device memory
   const CudaItem* items;     // longest first
   const Run* runs;

@@ -123,22 +123,25 @@ void compare_bits(const Memory& memory, const CudaPlan& plan, int32_t tile, cons
   for (int32_t u = 0; u < units; ++u) {
     uint64_t any = 0, all = ~uint64_t{0};
     for (int32_t r = u * 64; r < u * 64 + 64; ++r) {
-      any |= rows[2 * r] | rows[2 * r + 1];
-      all &= rows[2 * r] & rows[2 * r + 1];
-      for (int c = 0; c < 4; ++c)
-        ASSERT_EQ(words[r * 4 + c], quarter(rows[2 * r], rows[2 * r + 1], c)) << r << ' ' << c;
+      const uint64_t* row = rows + 2 * plan.fold.token(r);
+      any |= row[0] | row[1];
+      all &= row[0] & row[1];
+      for (int c = 0; c < 4; ++c) ASSERT_EQ(words[r * 4 + c], quarter(row[0], row[1], c)) << r << ' ' << c;
     }
     kinds |= (any == 0 ? 0u : all == ~uint64_t{0} ? 1u : 2u) << (2 * u);
   }
   ASSERT_EQ(memory.at(plan.tile_kinds)[tile], kinds);
 }
 
+// Where heads are folded, a tile's rows are its tokens', each as often as there are heads.
 void compare(const Memory& memory, const CudaPlan& plan, const AttentionProblem& problem, const PlanShape& shape,
              const BoundMask& bound, const CudaPlanSource& source) {
-  const TilePlan expected =
-      build_plan(bound, {.tile_m = shape.tile_m, .tile_n = 128, .transposed = shape.transposed, .split_cost = 0});
+  const TilePlan expected = build_plan(
+      bound, {.tile_m = shape.tile_m / shape.fold, .tile_n = 128, .transposed = shape.transposed, .split_cost = 0});
   ASSERT_TRUE(memory.guard_intact());
-  const int64_t heads = shape.per_kv_head ? problem.h_kv : problem.h_q, group = problem.h_q / heads;
+  ASSERT_EQ(plan.tile_m, shape.tile_m);
+  ASSERT_EQ(plan.fold.heads(), shape.fold);
+  const int64_t heads = shape.per_kv_head ? problem.h_kv : problem.h_q / shape.fold, group = problem.h_q / heads;
   const int32_t num_items = *memory.at(plan.num_items);
   ASSERT_GE(num_items, 0);
   ASSERT_LE(num_items, source.max_items());
@@ -269,9 +272,25 @@ TEST_F(CudaPlanTest, LongRows) {
   }
   for (const char* text : {"causal", "window(5000, 20)", "causal & stride(3)", "keys(100, 70000) | causal"}) {
     for (const bool transposed : {false, true}) {
-      check_plan(Mask::parse(text), problem_of(sequences_of(1, 700, 90'000), 2, 1), {128, transposed, false, 132});
+      check_plan(Mask::parse(text), problem_of(sequences_of(1, 700, 90'000), 2, 1),
+                 {.tile_m = 128, .transposed = transposed, .parallelism = 132});
       if (HasFailure()) FAIL() << text;
     }
+  }
+}
+
+TEST_F(CudaPlanTest, FoldedHeads) {
+  constexpr int32_t folds[] = {2, 4, 8, 16, 64};
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    const int32_t fold = folds[seed % 5], heads = fold * (1 + static_cast<int32_t>(seed / 5 % 3));
+    const Lengths l = lengths[seed / 3 % std::size(lengths)];
+    PlanShape shape = shape_of(seed / 7);
+    shape.transposed = false;
+    shape.fold = fold;
+    // A head of the mask for each kv head: its group shares the plane.
+    const Mask mask = random_mask(seed, {l.s_q, l.s_kv, 2, 2, 2}, 1 + static_cast<int>(seed % 5));
+    check_plan(mask, problem_of(sequences_of(2, l.s_q, l.s_kv), 2 * heads, 2), shape);
+    if (HasFailure()) FAIL() << "seed " << seed << ", " << l.s_q << " x " << l.s_kv << ": " << mask.str();
   }
 }
 
@@ -282,10 +301,8 @@ TEST_F(CudaPlanTest, RaggedSequences) {
   for (uint64_t seed = 0; seed < 32; ++seed) {
     for (const char* text : {"causal & stride(3) | keys(0, 2)", "causal", "per_head([causal, full])"}) {
       PlanShape shape = shape_of(seed);
-      shape.per_kv_head = seed % 3 == 0;
-      const bool fits = std::strstr(text, "per_head") == nullptr;
-      check_plan(Mask::parse(text), problem_of(sequences, 4, 2, seed % 2 == 0 ? 64 : 256),
-                 {shape.tile_m, shape.transposed, shape.per_kv_head && fits, shape.parallelism});
+      shape.per_kv_head = seed % 3 == 0 && std::strstr(text, "per_head") == nullptr;
+      check_plan(Mask::parse(text), problem_of(sequences, 4, 2, seed % 2 == 0 ? 64 : 256), shape);
       if (HasFailure()) FAIL() << text << ", seed " << seed;
     }
   }
@@ -358,9 +375,11 @@ TEST(CudaPlanCapacity, BoundsHold) {
     const Mask mask = random_mask(seed, {l.s_q, l.s_kv, 1, 1, 1}, 1 + static_cast<int>(seed % 4));
     const BoundMask bound = anymask::bind(mask, sequences_of(1, l.s_q, l.s_kv), 1, 1);
     const PlanShape shape = shape_of(seed / 16);
+    // Of folded tiles too: few rows of the plane.
+    const int32_t tile_m = shape.transposed ? shape.tile_m : shape.tile_m >> seed % 5;
     const TilePlan plan =
-        build_plan(bound, {.tile_m = shape.tile_m, .tile_n = 128, .transposed = shape.transposed, .split_cost = 0});
-    const PlanCapacity capacity = plan_capacity(bound.planes[0], shape.tile_m, shape.transposed);
+        build_plan(bound, {.tile_m = tile_m, .tile_n = 128, .transposed = shape.transposed, .split_cost = 0});
+    const PlanCapacity capacity = plan_capacity(bound.planes[0], tile_m, shape.transposed);
     ASSERT_LE(plan.planes[0].partial_tiles, capacity.bit_tiles) << seed << ' ' << mask.str();
     ASSERT_LE(static_cast<int64_t>(maximal(plan.runs.data(), static_cast<int64_t>(plan.runs.size())).size()),
               capacity.runs)
@@ -486,7 +505,7 @@ TEST_F(CudaPlanTest, Timing) {
     const AttentionProblem problem = problem_of(sequences_of(t.batch, t.s_q, t.s_kv), t.h_q, t.h_kv, 128);
     double device_us[2], prepare_us = 0, enqueue_us = 0, mib = 0;
     for (const bool transposed : {false, true}) {
-      const PlanShape shape{128, transposed, false, 132};
+      const PlanShape shape{.tile_m = 128, .transposed = transposed, .parallelism = 132};
       const auto bound_at = Clock::now();
       const CudaPlanSource source(bound_to(t.mask, problem), problem, shape, cuda_device(0));
       if (!transposed) prepare_us = us(bound_at);

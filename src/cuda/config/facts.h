@@ -24,11 +24,22 @@ inline bool may_split(const AttentionProblem& problem, int64_t items, int64_t bl
   return items < 4 * blocks && problem.max_s_kv > 1024;
 }
 
-// Rows of tiles of all query heads.
-inline int64_t count_items(const AttentionProblem& problem, int64_t tile_m) {
+// Rows of tiles of all query heads, `fold` of which stand in one tile's rows.
+inline int64_t count_items(const AttentionProblem& problem, int64_t tile_m, int64_t fold = 1) {
+  const int64_t tokens = tile_m / fold;
   int64_t rows = 0;
-  for (const Sequence& s : problem.sequences) rows += (s.s_q + tile_m - 1) / tile_m;
-  return rows * problem.h_q;
+  for (const Sequence& s : problem.sequences) rows += (s.s_q + tokens - 1) / tokens;
+  return rows * (problem.h_q / fold);
+}
+
+// How many query heads of a group to fold into a tile's rows: the power of two that leaves the fewest tiles, the
+// smallest of them. More than one pays where queries are short: they fill tiles, and K and V are read once for all.
+inline int32_t choose_fold(const AttentionProblem& problem, int64_t tile_m) {
+  int32_t best = 1;
+  for (int32_t fold = 2; problem.group() % fold == 0 && tile_m % fold == 0 && fold <= 64; fold *= 2) {
+    if (count_items(problem, tile_m, fold) < count_items(problem, tile_m, best)) best = fold;
+  }
+  return best;
 }
 
 // The first of ascending shapes that holds both head dims; -1: none does.

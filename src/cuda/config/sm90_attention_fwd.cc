@@ -46,14 +46,16 @@ Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaD
   return {};
 }
 
-Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, const CudaDevice& device) {
+Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, bool groups_share_plane,
+                                            const CudaDevice& device) {
   Sm90ForwardConfig c;
   c.dtype = problem.dtype;
   c.shape_index = shape_for(problem.d_qk, problem.d_v);
   c.modified = modifies_scores(problem);
   c.shape = sm90_forward_shape(c.shape_index, c.modified);
   c.grid = std::max(device.num_sms, 1);
-  c.parallelism = may_split(problem, count_items(problem, c.shape.tile_m()), c.grid) ? c.grid : 0;
+  c.fold = groups_share_plane ? choose_fold(problem, c.shape.tile_m()) : 1;
+  c.parallelism = may_split(problem, count_items(problem, c.shape.tile_m(), c.fold), c.grid) ? c.grid : 0;
   return c;
 }
 

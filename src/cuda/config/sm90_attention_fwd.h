@@ -46,7 +46,7 @@ struct Sm90ForwardConfig {
   int32_t shape_index = 0;
   Sm90ForwardShape shape{};
   bool modified = false;    // softcap, bias, ALiBi, or a scale that is not positive
-  int32_t fold = 1;         // query heads of a group in the rows of one tile: a power of two
+  int32_t fold = 1;         // query heads of a group in the rows of one tile (cuda/fold.h)
   int32_t grid = 1;         // persistent blocks, one a multiprocessor
   int32_t parallelism = 0;  // for the plan: blocks that long rows are split for; 0: rows stay whole
 };
@@ -54,6 +54,8 @@ std::ostream& operator<<(std::ostream& out, const Sm90ForwardConfig& config);
 
 // Why not, when no: the portable kernel then takes the call.
 Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaDevice& device);
-Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, const CudaDevice& device);
+// `groups_share_plane`: the query heads of each kv head keep the same pairs.
+Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, bool groups_share_plane,
+                                            const CudaDevice& device);
 
 }  // namespace anymask

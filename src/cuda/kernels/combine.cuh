@@ -27,15 +27,17 @@ template <class T>
 __global__ void __launch_bounds__(32 * combine_warps) combine(const __grid_constant__ AttentionParams p) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int num_items = *p.plan.num_items, tile_m = p.plan.tile_m;
+  const Fold fold = p.plan.fold;
   // A block a band of rows of each split item.
   const int bands = static_cast<int>(gridDim.y), band = static_cast<int>(blockIdx.y);
   for (int index = static_cast<int>(blockIdx.x); index < num_items; index += static_cast<int>(gridDim.x)) {
     const CudaItem item = p.plan.items[index];
     if (item.num_splits <= 1 || item.split != 0) continue;
     const CudaSequence sequence = p.sequences[item.sequence];
-    const int rows = min(tile_m, sequence.s_q - item.m_block * tile_m);
-    const float sink = p.sinks.data ? per_head(p.sinks, item.sequence, item.head) : -INFINITY;
+    const int first = item.m_block * fold.tokens(tile_m), rows = min(tile_m, (sequence.s_q - first) * fold.heads());
     for (int r = band * combine_warps + warp; r < rows; r += bands * combine_warps) {
+      const int head = fold.first_head(item.head) + fold.head(r);
+      const float sink = p.sinks.data ? per_head(p.sinks, item.sequence, head) : -INFINITY;
       const float* lse_of = p.partial_lse + int64_t{item.partial} * tile_m + r;
       float top = sink;
       for (int i = 0; i < item.num_splits; ++i) top = fmaxf(top, lse_of[int64_t{i} * tile_m]);
@@ -46,9 +48,9 @@ __global__ void __launch_bounds__(32 * combine_warps) combine(const __grid_const
       }
       const float inverse = total == 0 ? 0.f : 1.f / total;
 
-      const int64_t token = sequence.q_begin + int64_t{item.m_block} * tile_m + r;
+      const int64_t token = sequence.q_begin + first + fold.token(r);
       auto* to = static_cast<uint16_t*>(p.out.data) + sequence.batch * p.out.stride_b + token * p.out.stride_s +
-                 item.head * p.out.stride_h;
+                 head * p.out.stride_h;
       for (int d = 4 * lane; d < p.d_v; d += 128) {
         float sum[4] = {0, 0, 0, 0};
         for (int i = 0; i < item.num_splits; ++i) {
@@ -62,7 +64,7 @@ __global__ void __launch_bounds__(32 * combine_warps) combine(const __grid_const
         to[d + 2] = static_cast<uint16_t>(high), to[d + 3] = static_cast<uint16_t>(high >> 16);
       }
       if (lane == 0 && p.lse.data) {
-        p.lse.data[sequence.batch * p.lse.stride_b + item.head * p.lse.stride_h + token * p.lse.stride_q] =
+        p.lse.data[sequence.batch * p.lse.stride_b + head * p.lse.stride_h + token * p.lse.stride_q] =
             total == 0 ? -INFINITY : base + logf(total);
       }
     }

@@ -108,12 +108,14 @@ struct RowPlace {
   int32_t n_blocks;
   int64_t begin, end;  // rows of pairs
   bool transposed;
+  Fold fold;
 
   __device__ RowPlace(const BuildHeader& header, const BuildPlane& plane, int32_t row)
       : n_blocks(plane.n_blocks),
-        begin(int64_t{row - plane.first_row} * header.tile_m),
-        end(min_of(begin + header.tile_m, header.transposed ? plane.s_kv : plane.s_q)),
-        transposed(header.transposed != 0) {}
+        begin(int64_t{row - plane.first_row} * header.fold.tokens(header.tile_m)),
+        end(min_of(begin + header.fold.tokens(header.tile_m), header.transposed ? plane.s_kv : plane.s_q)),
+        transposed(header.transposed != 0),
+        fold(header.fold) {}
 
   __device__ Rect rect(const Plane& plane, int64_t n_begin, int64_t n_end) const {
     const int64_t col = n_begin * plan_tile_n, cols = transposed ? plane.s_q : plane.s_kv;
@@ -199,13 +201,20 @@ enum UnitFlags : uint32_t { unit_any = 1, unit_all = 2, unit_all_inside = 4 };  
 __device__ inline uint32_t evaluate_unit(const Plane& plane, const RowPlace& place, int32_t n, int32_t u,
                                          uint32_t* unit) {
   const int lane = threadIdx.x % 32;
-  const int64_t row = place.begin + int64_t{u} * 64, col = int64_t{n} * plan_tile_n;
+  const int64_t row = place.begin + place.fold.token(u * 64), col = int64_t{n} * plan_tile_n;
   uint32_t columns[2][4] = {};  // of rows lane and lane + 32, 32 columns each
   if (!place.transposed) {
     const LaneWords bits = plane.row_words<2>(row + lane, col);
     for (int half = 0; half < 2; ++half) {
       for (int k = 0; k < 4; ++k)
         columns[half][k] = static_cast<uint32_t>(bits.word[2 * half + k / 2] >> (32 * (k % 2)));
+    }
+    if (place.fold.log2 > 0) {  // 32 tokens at most, in the lower half: to the rows of all their heads
+      for (int k = 0; k < 4; ++k) {
+        const uint32_t tokens = columns[0][k];
+        columns[0][k] = __shfl_sync(~0u, tokens, place.fold.token(lane));
+        columns[1][k] = __shfl_sync(~0u, tokens, place.fold.token(lane + 32));
+      }
     }
   } else {
     // Rows are keys: each lane evaluates 64 of them for four queries, and the warp turns them over.
@@ -221,7 +230,7 @@ __device__ inline uint32_t evaluate_unit(const Plane& plane, const RowPlace& pla
   const int64_t cols = (place.transposed ? plane.s_q : plane.s_kv) - col;
   bool any = false, all = true, all_inside = true;
   for (int half = 0; half < 2; ++half) {
-    const bool inside = row + half * 32 + lane < place.end;
+    const bool inside = row + place.fold.token(half * 32 + lane) < place.end;
     uint32_t words[4] = {};
     for (int k = 0; k < 4; ++k) {
       const uint32_t x = columns[half][k];
@@ -420,17 +429,41 @@ struct RowCut {
   int32_t weight;  // class of each
 };
 
+// How long everything takes, in tenths of a tile, when the costliest row is cut into `cuts` pieces and the others in
+// proportion. Rows of about one cost fill the multiprocessors wave by wave; of many costs, the short ones fill the
+// gaps. Infinite: too many pieces, or too short ones.
+__device__ inline float time_of_cuts(const BuildHeader& header, int32_t cuts) {
+  const auto total = static_cast<float>(header.counters.total_cost), blocks = static_cast<float>(header.parallelism);
+  const auto row = static_cast<float>(header.counters.max_cost);
+  const auto k = static_cast<float>(cuts);
+  if (cuts > 1 && (total * k > most_cuts * blocks * row || row < shortest_piece * full_cost * k)) return INFINITY;
+  const float costliest = row + item_cost, pieces = total / costliest * k / blocks;  // a block
+  const bool alike = total > .75f * costliest * static_cast<float>(header.whole_items);
+  const float waves = alike ? ceilf(pieces) : fmaxf(pieces, 1);
+  const float piece = row / k + item_cost;
+  return cuts == 1 ? waves * piece : waves * (piece + piece_cost) + merge_cost + pieces * read_piece_cost;
+}
+
+// The number of cuts that takes least time, the smallest of them. Every thread of the block calls it.
+__device__ inline int32_t choose_cuts(const BuildHeader& header) {
+  __shared__ unsigned long long best;
+  if (header.parallelism <= 0 || header.counters.max_cost < 2 * shortest_piece * full_cost) return 1;
+  if (threadIdx.x == 0) best = ~0ull;
+  __syncthreads();
+  const auto cuts = static_cast<int32_t>(threadIdx.x) + 1;
+  // Positive floats are ordered as their bits are.
+  atomicMin(&best, static_cast<unsigned long long>(__float_as_uint(time_of_cuts(header, cuts))) << 32 | cuts);
+  __syncthreads();
+  return static_cast<int32_t>(best & 0xffffffff);
+}
+
 struct CutRule {
   uint64_t limit;  // cost of a piece at most, nearly
   uint64_t scale;  // cost of the costliest class
 
-  // Rows of more than half a block's share are cut, into pieces of four tiles or more.
   __device__ explicit CutRule(const BuildHeader& header) {
-    limit = ~uint64_t{0};
-    if (header.parallelism > 0) {
-      const uint64_t share = header.counters.total_cost / (2 * static_cast<uint64_t>(header.parallelism));
-      limit = share > 2 * shortest_piece * full_cost ? share : 2 * shortest_piece * full_cost;
-    }
+    const int32_t cuts = choose_cuts(header);
+    limit = cuts == 1 ? ~uint64_t{0} : (header.counters.max_cost - 1) / static_cast<uint32_t>(cuts) + 1;
     scale = header.counters.max_cost < limit ? header.counters.max_cost : limit;
     if (scale == 0) scale = 1;
   }

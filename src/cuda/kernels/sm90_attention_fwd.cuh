@@ -19,7 +19,7 @@
 // Masks     FULL: no mask registers live in that code. PARTIAL: one word a row and thread in fragment order. Key tiles
 //           that end past s_kv: the word is computed. A warpgroup whose rows of a tile keep nothing skips both
 //           products.
-// Fold      row r of a tile is token r >> fold_log2 of head q_head + r % 2^fold_log2; the plan's bits are laid out so.
+// Fold      rows are tokens of several query heads, as the plan says (cuda/fold.h).
 #pragma once
 
 #include <type_traits>
@@ -36,8 +36,7 @@ namespace anymask::sm90 {
 
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1)
-    sm90_attention_fwd(const __grid_constant__ Maps maps, const __grid_constant__ AttentionParams params,
-                       const int fold_log2) {
+    sm90_attention_fwd(const __grid_constant__ Maps maps, const __grid_constant__ AttentionParams params) {
   extern __shared__ __align__(1024) uint8_t shared_bytes[];
   Shared<S>& smem = *reinterpret_cast<Shared<S>*>(shared_bytes);
   const int warpgroup = ptx::uniform(threadIdx.x / 128), warp = ptx::uniform(threadIdx.x / 32 % 4);
@@ -68,12 +67,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     if (warp == 0 && lane == 0) {
       load_tiles(smem, maps, params);
     } else if (warp == 1 && lane == 0) {
-      fetch_items(smem, params, fold_log2);
+      fetch_items(smem, params);
     }
   } else {
     ptx::registers_increase<S::kConsumerRegisters>();
     using Consumer = std::conditional_t<S::kOverlap, OverlappedConsumer<S>, PlainConsumer<S>>;
-    Consumer consumer{{smem, params, fold_log2, warpgroup - 1}};
+    Consumer consumer{{smem, params, warpgroup - 1}};
     consumer.run();
   }
 }

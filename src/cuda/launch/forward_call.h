@@ -21,7 +21,8 @@ struct ForwardKernel {
   Support sm90_support;  // why not, when it is not there
   PlanShape plan_shape() const;
 };
-ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const CudaDevice& device);
+// `groups_share_plane`: the query heads of each kv head keep the same pairs.
+ForwardKernel choose_forward_kernel(const AttentionProblem& problem, bool groups_share_plane, const CudaDevice& device);
 
 class ForwardCall {
  public:

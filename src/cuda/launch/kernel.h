@@ -27,6 +27,7 @@ struct PlanShape {
   int32_t tile_m = 128;      // a multiple of 64; tile_n is 128
   bool transposed = false;   // rows are keys
   bool per_kv_head = false;  // items count kv heads; all heads of a group must share a plane, else items count q heads
+  int32_t fold = 1;          // query heads in the rows of a tile: a power of two of the group, which shares a plane
   int32_t parallelism =
       0;  // blocks that run at once: rows of tiles much longer than the mean are split for them; 0: never
 };

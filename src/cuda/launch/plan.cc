@@ -20,12 +20,12 @@ bool never_split(const PlanUpload& upload, const BoundMask& bound, const PlanSha
   int64_t least = item_cost * upload.max_items;  // cost of all items
   int64_t longest = 0;                           // tiles of a row
   for (size_t p = 0; p < upload.planes.size(); ++p) {
-    const BandCost cost = shape.transposed ? BandCost{} : band_cost(bound.planes[p], shape.tile_m);
+    const BandCost cost = shape.transposed ? BandCost{} : band_cost(bound.planes[p], upload.tile_rows());
     if (cost.known) least += full_cost * cost.full_tiles * upload.planes[p].uses;
     longest = std::max(longest, cost.known ? cost.longest : int64_t{upload.planes[p].n_blocks});
   }
   return partial_cost * longest <=
-         std::max<int64_t>(2 * shortest_piece * full_cost, least / (2 * int64_t{shape.parallelism}));
+         std::max<int64_t>(2 * shortest_piece * full_cost, 2 * least / (most_cuts * int64_t{shape.parallelism}));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ struct CudaPlanSource::Parts {
     int64_t bit_tiles = 0, runs = 0;
     for (size_t p = 0; p < upload.planes.size(); ++p) {
       const BuildPlane& plane = upload.planes[p];
-      const PlanCapacity capacity = plan_capacity(bound.planes[p], shape.tile_m, shape.transposed);
+      const PlanCapacity capacity = plan_capacity(bound.planes[p], upload.tile_rows(), shape.transposed);
       bit_tiles += capacity.bit_tiles;
       runs += capacity.runs;
       launch.max_m_blocks = std::max(launch.max_m_blocks, plane.m_blocks);
@@ -44,15 +44,14 @@ struct CudaPlanSource::Parts {
     }
     if (shape.tile_m > 256 || shape.tile_m % 64 != 0)
       fail_unsupported("attention: a plan for tiles of ", shape.tile_m, " rows; expected 64, 128, 192 or 256");
-    // A piece more costs at least half of what a block has to do, so there are
-    // no more than twice as many as blocks, and no more slots than twice that.
+    // Rows that are cut have two slots or more, so there are at most twice as many slots as pieces are added.
     int64_t extra = 0, slots = 0;
     if (!never_split(upload, bound, shape)) {
       int64_t most_pieces = 0;  // of four tiles or more
       for (const BuildPlane& plane : upload.planes)
         most_pieces += int64_t{plane.uses} * plane.m_blocks * (plane.n_blocks / static_cast<int32_t>(shortest_piece));
-      extra = std::min(2 * int64_t{shape.parallelism}, most_pieces);
-      slots = std::min(2 * extra, most_pieces);
+      extra = std::min(int64_t{most_cuts} * shape.parallelism, most_pieces);
+      slots = std::min(extra + std::min(extra, upload.max_items), most_pieces);
     }
     const int64_t items = upload.max_items + extra, pieces = upload.header.num_rows + extra;
     if (items > most / 2 || bit_tiles > most || runs > most)
@@ -62,6 +61,7 @@ struct CudaPlanSource::Parts {
     header.max_items = static_cast<int32_t>(items);
     header.max_pieces = static_cast<int32_t>(pieces);
     header.max_slots = static_cast<int32_t>(slots);
+    header.whole_items = static_cast<int32_t>(upload.max_items);
     header.max_bit_tiles = static_cast<int32_t>(bit_tiles);
     header.max_runs = static_cast<int32_t>(runs);
     launch.num_rows = header.num_rows;
@@ -117,7 +117,8 @@ CudaPlan CudaPlanSource::enqueue(void* memory, cudaStream_t stream) const {
   const PlanBuild build = parts_->places(memory, nullptr);
   upload_plan(parts_->upload.bytes(parts_->header, build.header), build.header, stream);
   launch_plan_build(build, parts_->launch, parts_->device, stream);
-  return {parts_->header.tile_m, build.num_items, build.items, build.runs, build.bit_units, build.tile_kinds};
+  return {parts_->header.tile_m, parts_->header.fold, build.num_items, build.items, build.runs,
+          build.bit_units,       build.tile_kinds};
 }
 
 }  // namespace anymask

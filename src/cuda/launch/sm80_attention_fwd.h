@@ -10,8 +10,7 @@
 namespace anymask {
 
 inline PlanShape plan_shape(const Sm80ForwardConfig& config) {
-  return {
-      .tile_m = config.shape.tile_m(), .transposed = false, .per_kv_head = false, .parallelism = config.parallelism};
+  return {.tile_m = config.shape.tile_m(), .transposed = false, .parallelism = config.parallelism};
 }
 
 inline Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, const CudaDevice& device) {

@@ -10,10 +10,7 @@
 namespace anymask {
 
 inline PlanShape plan_shape(const Sm90ForwardConfig& config) {
-  return {.tile_m = config.shape.tile_m(),
-          .transposed = false,
-          .per_kv_head = config.fold > 1,
-          .parallelism = config.parallelism};
+  return {.tile_m = config.shape.tile_m(), .transposed = false, .fold = config.fold, .parallelism = config.parallelism};
 }
 
 // `config` chosen for the problem `params` describes, on `device`, which is current. Split rows stay pieces until

@@ -16,10 +16,7 @@ void launch_sm90_attention_fwd_kernel(const sm90::Maps& maps, const AttentionPar
   constexpr int bytes = sizeof(sm90::Shared<S>);
   static_assert(bytes <= 232448, "a block of Hopper");
   allow_shared_memory<sm90::sm90_attention_fwd<S>>(bytes, device);
-  int fold_log2 = 0;
-  while (1 << fold_log2 < config.fold) ++fold_log2;
-  sm90::sm90_attention_fwd<S>
-      <<<static_cast<unsigned>(config.grid), S::kThreads, bytes, stream>>>(maps, params, fold_log2);
+  sm90::sm90_attention_fwd<S><<<static_cast<unsigned>(config.grid), S::kThreads, bytes, stream>>>(maps, params);
 }
 
 template <class T, Sm90ForwardShape s, bool modified>

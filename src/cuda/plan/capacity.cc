@@ -61,8 +61,8 @@ int64_t mixed_of_intervals(const LeafArgs& a, int64_t lines, int64_t line_tile, 
     for (int64_t i = 0; i < n; ++i) {
       IntervalBounds b = IntervalTable::nothing();
       const IntervalBounds* leaves = heaps + i * 2 * a.ints[2] + a.ints[2];
-      for (int64_t at = a.ints[1] == 1 ? 0 : line; at < line_end; at += IntervalTable::block) {
-        b = IntervalTable::join(b, leaves[at / IntervalTable::block]);
+      for (int64_t at = a.ints[1] == 1 ? 0 : line / IntervalTable::block; at * IntervalTable::block < line_end; ++at) {
+        b = IntervalTable::join(b, leaves[at]);
       }
       if (b.min_begin >= b.max_end) continue;
       const int64_t begins = cut_tiles(b.min_begin, b.max_begin, tile);

@@ -20,6 +20,7 @@ namespace anymask {
 struct PlanCapacity {
   int64_t bit_tiles = 0, runs = 0;
 };
+// `tile_m`: rows of the plane in a tile, any number of them.
 PlanCapacity plan_capacity(const PlaneMask& plane, int32_t tile_m, bool transposed);
 
 // What rows of tiles cost, where it is cheap to know: a band of not too many rows, as queries.

@@ -39,8 +39,15 @@ PlanUpload::PlanUpload(const BoundMask& mask, const AttentionProblem& problem, c
 
   const int64_t group = problem.group();
   const bool per_kv_head = shape.per_kv_head && groups_share_planes(mask, group);
-  header.heads = static_cast<int32_t>(per_kv_head ? problem.h_kv : problem.h_q);
-  header.group = static_cast<int32_t>(per_kv_head ? 1 : group);
+  header.fold = fold_of(shape.fold);
+  if (shape.fold > 1 &&
+      (shape.transposed || shape.per_kv_head || header.fold.heads() != shape.fold || group % shape.fold != 0 ||
+       shape.tile_m % shape.fold != 0 || !groups_share_planes(mask, group)))
+    throw Error(Status::internal,
+                cat("a plan that folds ", shape.fold, " of ", group, " query heads into tiles of ", shape.tile_m,
+                    " rows; expected rows that are queries, a power of two that divides both, and one plane a group"));
+  header.heads = static_cast<int32_t>(per_kv_head ? problem.h_kv : problem.h_q / shape.fold);
+  header.group = static_cast<int32_t>(per_kv_head ? 1 : group / shape.fold);
   add_planes(mask);
   add_pairs(mask, problem);
   add_sections(problem);
@@ -105,7 +112,7 @@ void PlanUpload::add_planes(const BoundMask& mask) {
     out.s_q = plane.s_q;
     out.s_kv = plane.s_kv;
     const bool transposed = header.transposed != 0;
-    out.m_blocks = blocks(transposed ? plane.s_kv : plane.s_q, header.tile_m);
+    out.m_blocks = blocks(transposed ? plane.s_kv : plane.s_q, tile_rows());
     out.n_blocks = blocks(transposed ? plane.s_q : plane.s_kv, plan_tile_n);
     if (out.n_blocks > max_row_tiles)
       fail_unsupported("attention: a sequence of ", transposed ? plane.s_q : plane.s_kv, " tokens; the CUDA backend ",

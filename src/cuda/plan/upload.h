@@ -16,7 +16,8 @@ namespace anymask {
 
 class PlanUpload {
  public:
-  // Items count query heads, or kv heads where the shape asks for it and the heads of each group share a plane.
+  // Items count query heads, as many as are folded at a time, or kv heads where the shape asks for it and the heads of
+  // each group share a plane.
   PlanUpload(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape);
 
   // For the device, once the capacities in `header` are known. Addresses count from `to`.
@@ -27,6 +28,7 @@ class PlanUpload {
 
   BuildHeader header{};
   std::vector<BuildPlane> planes;
+  int32_t tile_rows() const { return header.fold.tokens(header.tile_m); }  // of a plane, in a tile
   int64_t max_items = 0;  // rows of tiles over all pairs: items, when nothing is split
 
  private:

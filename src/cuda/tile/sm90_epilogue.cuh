@@ -31,8 +31,7 @@ __device__ __forceinline__ uint4 gather_quad(const uint32_t (&x)[4], int c) {
 // pieces of a row: their merge adds it.
 template <class S>
 __device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN>& rows, float (&inverse)[2],
-                                          const AttentionParams& params, const ItemInfo& item, int row, int quarter,
-                                          int fold_log2) {
+                                          const AttentionParams& params, const ItemInfo& item, int row, int quarter) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float l = rows.sum[h];
@@ -41,7 +40,7 @@ __device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN>& r
     inverse[h] = l == 0 ? 0.f : 1 / l;
     float lse = l == 0 ? -INFINITY : logf(l) - rows.shift[h] / log2_e_f;
     const int r = row + 8 * h;
-    const int32_t token = item.token_begin + (r >> fold_log2), head = item.q_head + (r & ((1 << fold_log2) - 1));
+    const int32_t token = item.token_begin + params.plan.fold.token(r), head = item.q_head + params.plan.fold.head(r);
     const bool writes = token < item.s_q && quarter == 0;
     if (item.partial >= 0) {
       if (writes) params.partial_lse[int64_t{item.partial} * S::kTileM + r] = lse;
@@ -66,13 +65,12 @@ __device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN>& r
 // out = O / l, or the piece's rows of it in fp32.
 template <class S>
 __device__ __forceinline__ void write_out(const float (&o)[S::kDv / 2], const float (&inverse)[2],
-                                          const AttentionParams& params, const ItemInfo& item, int row, int quarter,
-                                          int fold_log2) {
+                                          const AttentionParams& params, const ItemInfo& item, int row, int quarter) {
   using T = typename S::T;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int r = row + 8 * h;
-    const int32_t token = item.token_begin + (r >> fold_log2), head = item.q_head + (r & ((1 << fold_log2) - 1));
+    const int32_t token = item.token_begin + params.plan.fold.token(r), head = item.q_head + params.plan.fold.head(r);
     const bool valid = token < item.s_q;
     if (item.partial >= 0) {
       float* const out = params.partial_out + (int64_t{item.partial} * S::kTileM + r) * params.d_v + 2 * quarter;

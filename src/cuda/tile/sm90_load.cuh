@@ -13,8 +13,9 @@ namespace anymask::sm90 {
 // Items, one ahead of the loader: the next is taken from the counter only when the last tile of the present one is
 // about to be loaded, so that no block holds work that another could start.
 template <class S>
-__device__ __forceinline__ void fetch_items(Shared<S>& smem, const AttentionParams& params, int fold_log2) {
+__device__ __forceinline__ void fetch_items(Shared<S>& smem, const AttentionParams& params) {
   const CudaPlan& plan = params.plan;
+  const Fold fold = plan.fold;
   const int32_t num_items = *plan.num_items;
   int32_t index = static_cast<int32_t>(blockIdx.x);
   for (int turn = 0;; ++turn) {
@@ -40,8 +41,8 @@ __device__ __forceinline__ void fetch_items(Shared<S>& smem, const AttentionPara
     info.sequence = item.sequence;
     info.s_q = sequence.s_q;
     info.s_kv = sequence.s_kv;
-    info.q_head = item.head << fold_log2;
-    info.token_begin = item.m_block * (S::kTileM >> fold_log2);
+    info.q_head = fold.first_head(item.head);
+    info.token_begin = item.m_block * fold.tokens(S::kTileM);
     info.kv_head = info.q_head / params.group;
     // Packed: rows beyond the sequence are out of the map's bounds, see launch/tensor_map.h.
     const bool packed = params.packed != 0;
@@ -50,6 +51,8 @@ __device__ __forceinline__ void fetch_items(Shared<S>& smem, const AttentionPara
     info.kv_token = packed ? (1 << 30) - sequence.s_kv : 0;
     info.kv_outer = static_cast<int32_t>(packed ? sequence.kv_begin + sequence.s_kv : sequence.batch);
     info.partial = item.num_splits > 1 ? item.partial + item.split : -1;
+    const int32_t rows = min((sequence.s_q - info.token_begin) * fold.heads(), S::kTileM);
+    info.live = (1u << 2 * ((rows + 63) / 64)) - 1;
     info.batch = sequence.batch;
     info.q_begin = sequence.q_begin;
     ptx::mbarrier_arrive(smem.item_full[slot]);
@@ -120,7 +123,7 @@ struct Loader {
     } else {  // the same for every warpgroup
       kinds = static_cast<uint32_t>(limit < S::kN ? Slice::limit : Slice::full) * 0x15u;
     }
-    smem.tile[stage] = {kinds, flags, key_begin, limit};
+    smem.tile[stage] = {kinds & item.live, flags, key_begin, limit};
     smem.value[stage] = {head, token, outer, 1};
     ptx::mbarrier_arrive_expect(smem.k_full[stage], bytes);
     advance(true);

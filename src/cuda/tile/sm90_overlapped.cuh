@@ -39,7 +39,7 @@ struct OverlappedConsumer : Warpgroup<S> {
     Base::release_k(turn);
     if constexpr (S::kModified) {
       modify_scores<S::kN>(s, Base::params, Base::smem.item[turn.slot()], facts, Base::index * 64 + Base::row(),
-                           Base::lane() % 4, Base::fold_log2);
+                           Base::lane() % 4);
     }
     bool moved = false;
     uint32_t next[S::kN / 4];

@@ -52,7 +52,7 @@ __device__ __forceinline__ void add_bias(float (&s)[kN / 2], const B* (&at)[2], 
 // `row`: of the tile, and row + 8, for this thread; `quarter` = lane % 4.
 template <int kN>
 __device__ __forceinline__ void modify_scores(float (&s)[kN / 2], const AttentionParams& params, const ItemInfo& item,
-                                              const TileInfo& tile, int row, int quarter, int fold_log2) {
+                                              const TileInfo& tile, int row, int quarter) {
   const float scale = params.softmax_scale, cap = params.softcap;
   if (cap > 0) {
     const float exponent = 2 * log2_e_f * scale / cap;
@@ -66,8 +66,8 @@ __device__ __forceinline__ void modify_scores(float (&s)[kN / 2], const Attentio
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int r = row + 8 * h;
-    token[h] = min(item.token_begin + (r >> fold_log2), item.s_q - 1);
-    head[h] = item.q_head + (r & ((1 << fold_log2) - 1));
+    token[h] = min(item.token_begin + params.plan.fold.token(r), item.s_q - 1);
+    head[h] = item.q_head + params.plan.fold.head(r);
   }
   const int32_t key = tile.key_begin + 2 * quarter;
   if (params.alibi.data != nullptr) {

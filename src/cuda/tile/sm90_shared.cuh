@@ -66,6 +66,7 @@ struct alignas(16) ItemInfo {
   int32_t kv_head;
   int32_t q_token, q_outer, kv_token, kv_outer;  // map coordinates of the sequence's row 0 and key 0
   int32_t partial;                               // slot of this piece's results; -1: the row is whole
+  uint32_t live;                                 // two bits for each warpgroup that has rows
   int64_t batch, q_begin;
 };
 

@@ -33,7 +33,7 @@ struct Warpgroup {
   using T = typename S::T;
   Shared<S>& smem;
   const AttentionParams& params;
-  const int fold_log2, index;  // of the consumer warpgroups
+  const int index;  // of the consumer warpgroups
 
   Softmax<T, S::kN> rows{};
   float o[S::kDv / 2];
@@ -130,11 +130,11 @@ struct Warpgroup {
 
   // The item in `slot` is whole in m and l: lse is written, 1 / l returned.
   __device__ __forceinline__ void finish(int slot, float (&inverse)[2]) const {
-    write_lse<S>(rows, inverse, params, smem.item[slot], index * 64 + row(), lane() % 4, fold_log2);
+    write_lse<S>(rows, inverse, params, smem.item[slot], index * 64 + row(), lane() % 4);
   }
   // And in O: out is written.
   __device__ __forceinline__ void write(int slot, const float (&inverse)[2]) const {
-    write_out<S>(o, inverse, params, smem.item[slot], index * 64 + row(), lane() % 4, fold_log2);
+    write_out<S>(o, inverse, params, smem.item[slot], index * 64 + row(), lane() % 4);
     __syncwarp();
     release(smem.item_empty[slot]);
   }

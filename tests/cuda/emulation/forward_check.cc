@@ -92,6 +92,9 @@ const std::vector<ForwardCase>& forward_cases() {
       {.attention =
            {.name = "fold2-packed", .mask = "causal", .s_q = 100, .s_kv = 100, .h_q = 2, .cu_seqlens_q = {0, 30, 100}},
        .fold = 2},
+      {.attention = {.name = "fold4-split", .mask = "causal", .s_q = 21, .s_kv = 900, .h_q = 4, .sinks = true},
+       .fold = 4,
+       .pieces = 3},
       {.attention = {.name = "fold2-bias", .mask = "causal", .s_q = 30, .s_kv = 300, .h_q = 2, .bias = "1hq"},
        .fold = 2},
       {.attention = {.name = "softcap-alibi-bias",

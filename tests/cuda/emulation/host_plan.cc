@@ -76,6 +76,7 @@ HostPlan make_host_plan(const Mask& mask, const AttentionProblem& problem, int32
       build_plan(bound, {.tile_m = tile_m / fold, .tile_n = plan_tile_n, .transposed = false, .split_cost = 0});
   HostPlan to;
   to.tile_m = tile_m;
+  to.fold = fold_of(fold);
   to.runs = plan.runs;
   add_bits(to, plan, fold);
   for (size_t s = 0; s < problem.sequences.size(); ++s) {

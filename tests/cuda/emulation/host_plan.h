@@ -12,11 +12,14 @@ namespace anymask::emulation {
 
 struct HostPlan {
   int32_t tile_m = 0, num_items = 0;
+  Fold fold;
   int32_t slots = 0;  // pieces of split rows
   std::vector<CudaItem> items;
   std::vector<Run> runs;
   std::vector<uint32_t> bit_units, tile_kinds;
-  CudaPlan view() const { return {tile_m, &num_items, items.data(), runs.data(), bit_units.data(), tile_kinds.data()}; }
+  CudaPlan view() const {
+    return {tile_m, fold, &num_items, items.data(), runs.data(), bit_units.data(), tile_kinds.data()};
+  }
 };
 
 // `fold` query heads in a tile's rows; a row of tiles in up to `pieces` pieces.

@@ -19,13 +19,11 @@ template <class T, Sm90ForwardShape s, bool modified>
 void run_sm90_attention_fwd(const sm90::Maps& maps, const AttentionParams& params, const Sm90ForwardConfig& config) {
   using S = sm90::Shape<T, s.d_qk, s.d_v, s.warpgroups, s.keys, s.stages, s.q_slots, modified>;
   static_assert(sizeof(sm90::Shared<S>) <= emulation::sm90_shared_bytes);
-  int fold_log2 = 0;
-  while (1 << fold_log2 < config.fold) ++fold_log2;
   emulation::run({.grid = dim3(static_cast<unsigned>(config.grid)),
                   .threads = S::kThreads,
                   .shared = {sm90::shared_bytes, sizeof(sm90::Shared<S>)},
                   .schedule = emulation::schedule},
-                 [&] { sm90::sm90_attention_fwd<S>(maps, params, fold_log2); });
+                 [&] { sm90::sm90_attention_fwd<S>(maps, params); });
 }
 
 template <class T, int32_t index>

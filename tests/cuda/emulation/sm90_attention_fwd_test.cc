@@ -25,7 +25,7 @@ void forward(const AttentionProblem& problem, const Mask& mask, const emulation:
   device.shared_bytes = emulation::sm90_shared_bytes;
   const Support support = sm90_attention_fwd_supports(problem, device);
   ASSERT_TRUE(support.yes) << support.reason;
-  Sm90ForwardConfig config = choose_sm90_attention_fwd(problem, device);
+  Sm90ForwardConfig config = choose_sm90_attention_fwd(problem, false, device);
   config.fold = c.fold;
   emulation::launch_forward(problem, mask, c, config.shape.tile_m(), [&](const AttentionParams& params) {
     launch_sm90_attention_fwd(params, config, device, nullptr);
@@ -56,6 +56,28 @@ TEST_P(Sm90AttentionFwd, MatchesTheReference) {
     c.attention.d_v = GetParam().d_v;
     SCOPED_TRACE(c.attention.name);
     expect_close(c, GetParam().dtype, &forward);
+  }
+}
+
+TEST(Sm90AttentionFwd, FoldsHeadsWhereThatSavesTiles) {
+  struct Choice {
+    int64_t s_q, h_q, h_kv, d;
+    bool shared;
+    int32_t fold;
+  };
+  for (const Choice& c :
+       {Choice{1, 32, 8, 128, true, 4}, Choice{16, 32, 8, 128, true, 4}, Choice{64, 32, 8, 128, true, 2},
+        Choice{96, 32, 8, 128, true, 4}, Choice{100, 32, 8, 128, true, 1}, Choice{128, 32, 8, 128, true, 1},
+        Choice{4096, 32, 8, 128, true, 1}, Choice{1, 32, 8, 128, false, 1}, Choice{1, 8, 8, 128, true, 1},
+        Choice{1, 12, 2, 128, true, 2}, Choice{1, 64, 1, 64, true, 64}, Choice{1, 256, 1, 128, true, 64}}) {
+    AttentionProblem problem;
+    problem.dtype = DType::bf16;
+    problem.h_q = c.h_q;
+    problem.h_kv = c.h_kv;
+    problem.d_qk = problem.d_v = c.d;
+    problem.sequences = {{0, 0, c.s_q, 0, 4096}, {1, 0, c.s_q, 0, 4096}};
+    EXPECT_EQ(choose_sm90_attention_fwd(problem, c.shared, {}).fold, c.fold)
+        << c.s_q << " rows of " << c.h_q << " heads, " << c.h_kv << " of keys";
   }
 }
 
