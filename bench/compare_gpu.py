@@ -125,6 +125,8 @@ def cases() -> list[Case]:
         lambda q, kv: (kv < 8192) | ancestor[q, (kv - 8192).clamp(min=0)], (64, 8192 + 64), b=16, h_kv=8,
         arrays={"parents": parents})
     add("causal-s65536-h32x8-d128", "causal", below_diagonal, (65536, 65536), h_kv=8, causal=True)
+    for s_q, s_kv, b in ((1, 8192, 16), (1, 131072, 1), (16, 32768, 1)):
+        found.append(Case("short", f"full-q{s_q}-s{s_kv}-b{b}-h32x8-d128", "full", None, s_q, s_kv, b=b, h_kv=8))
     for b in (2, 512):
         for length in (50, 150, 300):
             found.append(Case("small", f"full-b{b}-s{length}-h16-d16", "full", None, length, length, 16, b=b, h_q=16,
@@ -300,7 +302,7 @@ def main() -> int:
     """Prints all lines; the exit status is 1 when a result was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--library", type=Path, required=True, help="libanymask.so")
-    parser.add_argument("--suite", action="append", help="dense, dims, masks, small; all by default")
+    parser.add_argument("--suite", action="append", help="dense, dims, masks, short, small; all by default")
     parser.add_argument("--filter", default="", help="only cases with this in their name")
     parser.add_argument("--backward", action="store_true", help="time the backward")
     parser.add_argument("--forward", action="store_true", help="with --backward: the forward too")
