@@ -334,9 +334,10 @@ def attention(
 
 
 def _fake_beside(q: Tensor, token: Tensor) -> Tensor:
-    """Among tensors of shapes without data the token is one, too."""
+    """Among tensors of shapes without data the token is one, too, unless they take real ones: torch.export makes a
+    constant of the token, which keeps the mask alive, where it would refuse one without data."""
     mode = torch._guards.detect_fake_mode((q,))
-    return token if mode is None else mode.from_tensor(token)
+    return token if mode is None or mode.allow_non_fake_inputs else mode.from_tensor(token)
 
 
 _NAMES = ("q", "k", "v", "bias", "sinks", "alibi_slopes", "cu_seqlens_q", "cu_seqlens_kv")

@@ -317,23 +317,44 @@ torch.testing.assert_close(f(q), am.attention(q, q, q, mask))
 torch.testing.assert_close(f(q), am.attention(q, q, q, am.causal()))
 print("fine")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.stdout == "fine\n", done.stderr
 
 
-def test_export() -> None:
-    class Layer(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.mask = MASK
+class MaskedLayer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask = am.causal() & am.documents([0, 5, 21]) | am.keys(0, 2)
 
-        def forward(self, q: Any, k: Any, v: Any) -> Any:
-            return am.attention(q, k, v, self.mask)
+    def forward(self, q: Any, k: Any, v: Any) -> Any:
+        return am.attention(q, k, v, self.mask)
 
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_export(strict: bool, tmp_path: Any) -> None:
     q, k, v = tensors(grad=False)
-    program = torch.export.export(Layer(), (q, k, v))
+    layer = MaskedLayer()
+    program = torch.export.export(layer, (q, k, v), strict=strict)
+    del layer
+    gc.collect()  # the program alone holds the mask now
     assert "anymask.attention" in str(program.graph)
     assert torch.equal(program.module()(q, k, v), am.attention(q, k, v, MASK))
+
+    if strict:
+        return
+    # A mask is of its process: elsewhere its number is refused, never followed to another mask.
+    torch.export.save(program, tmp_path / "program.pt2")
+    elsewhere = f"""
+import anymask as am, anymask._torch, torch
+masks = [am.keys(0, n) for n in range(100)]
+program = torch.export.load({str(tmp_path / "program.pt2")!r}).module()
+try:
+    program(torch.zeros(2, 21, 4, 16), torch.zeros(2, 21, 2, 16), torch.zeros(2, 21, 2, 16))
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", elsewhere], capture_output=True, text=True, timeout=300)
+    assert "belongs to no mask of this process" in done.stdout, done.stderr
 
 
 # ------------------------------------------------------------------ signatures of others
