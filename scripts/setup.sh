@@ -6,6 +6,7 @@
 #   scripts/setup.sh build demo      and the demo's models; `fortunes`, its texts
 #   scripts/setup.sh build lint      and clang-tidy, mypy
 #   scripts/setup.sh build python    and what building and testing the Python package needs
+#   scripts/setup.sh frameworks      and JAX, transformers and a PyTorch for CPUs, on which it is tested
 #   scripts/setup.sh peers           the libraries bench/compare_cpu.py times beside ours
 #
 # Nothing is reinstalled: a second run takes a moment.
@@ -15,6 +16,7 @@ source scripts/say.sh
 
 debian=()
 python=()      # with what they depend on
+with_torch=0
 python_bare=() # without: model packages, whose wrappers want more than their files need
 for purpose in "$@"; do
   case $purpose in
@@ -40,12 +42,17 @@ for purpose in "$@"; do
       debian+=(python3-venv python3-dev)
       python+=(numpy==2.4.6 ml_dtypes==0.5.4 scikit-build-core==0.12.0 pytest==9.0.2 pytest-xdist==3.8.0 ruff==0.17.6 mypy==2.4.1)
       ;;
+    frameworks)
+      debian+=(g++ python3-venv)
+      python+=(numpy==2.4.6 jax==0.10.2 transformers==5.24.0)
+      with_torch=1
+      ;;
     peers)
       debian+=(python3-venv)
       python+=(numpy==2.4.6 onnxruntime onnx)
       ;;
     *)
-      echo "setup: unknown purpose '$purpose'; expected build, test, demo, fortunes, lint, python or peers" >&2
+      echo "setup: unknown purpose '$purpose'; expected build, test, demo, fortunes, lint, python, frameworks or peers" >&2
       exit 2
       ;;
   esac
@@ -96,4 +103,7 @@ if ((${#new[@]} + ${#new_bare[@]})); then
   printf '%s\n' "${new[@]}" "${new_bare[@]}" >>.venv/wishes
 elif [[ -n ${python[*]} ]]; then
   echo "-- Python packages: all there"
+fi
+if ((with_torch)); then
+  step "PyTorch for CPUs, with stubs for CUDA's libraries" "30 s and 550 MB the first time" .venv/bin/python scripts/torch_cpu.py
 fi
