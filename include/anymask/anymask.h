@@ -40,7 +40,8 @@ typedef enum anymask_status {
   ANYMASK_INVALID_ARGUMENT = 1, /* the caller's input is wrong: fix it */
   ANYMASK_UNSUPPORTED = 2,      /* the input is right, but nothing here computes it: the message names the way out */
   ANYMASK_OUT_OF_MEMORY = 3,
-  ANYMASK_INTERNAL = 4 /* a defect of the library */
+  ANYMASK_INTERNAL = 4,   /* a defect of the library */
+  ANYMASK_INTERRUPTED = 5 /* options.interrupted said so */
 } anymask_status;
 
 /* The message of this thread's last failed call; "" before any. Valid until the thread's next anymask call. */
@@ -203,12 +204,17 @@ typedef struct anymask_options {
   const DLTensor* dlse;   /* [b, h_q, s_q] fp32: gradient flowing in through lse */
   const DLTensor* dbias;  /* the bias's shape; written; fp32 or the bias's type */
   const DLTensor* dsinks; /* [h_q]; written; fp32 or the sinks' type */
+  /* CPU: asked now and then, by the thread that made the call, at most every 50 ms; not 0 stops the call, which returns
+   * ANYMASK_INTERRUPTED within a fraction of a second and leaves its outputs unspecified. It may call this library.
+   * NULL: never asked. */
+  int32_t (*interrupted)(void* context);
+  void* interrupted_context;
 } anymask_options;
 
 /* out = softmax(scale * q k^T + ..., masked) v. Head dimensions are multiples of 8 up to 256; q, k, v, out have one
  * type. Outputs may share no memory with inputs or each other, except interleaved (views of one [b, s, 3, h, d] tensor
  * are fine). lse may be NULL. Rows that keep nothing give out 0 and lse -inf (a sink: lse = sink). With backend
- * "reference", out and lse may be fp64. On failure nothing is written. */
+ * "reference", out and lse may be fp64. On failure nothing is written (save where the call was interrupted). */
 ANYMASK_API anymask_status anymask_forward(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                                            const DLTensor* lse, const anymask_options* options);
 

@@ -20,6 +20,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
@@ -45,7 +46,8 @@ enum class Status {
   invalid_argument = ANYMASK_INVALID_ARGUMENT,  // the caller's input is wrong: fix it
   unsupported = ANYMASK_UNSUPPORTED,            // the input is right, but nothing here computes it
   out_of_memory = ANYMASK_OUT_OF_MEMORY,
-  internal = ANYMASK_INTERNAL,  // a defect of the library
+  internal = ANYMASK_INTERNAL,        // a defect of the library
+  interrupted = ANYMASK_INTERRUPTED,  // Context::interrupted said so
 };
 
 // The only exception thrown: what() names the operation, the argument, what was expected, what came, and the way out.
@@ -536,6 +538,9 @@ struct Context {
   void* stream = nullptr;      // CUDA
   void* workspace = nullptr;   // device memory, of at least workspace_bytes(...)
   size_t workspace_bytes = 0;
+  // CPU: asked now and then by the calling thread, at most every 50 ms; true stops the call (Status::interrupted). It
+  // must not throw.
+  std::function<bool()> interrupted = {};
 };
 
 enum class Direction : uint8_t { forward, backward };
@@ -565,6 +570,12 @@ struct COptions {
     c.stream = ctx.stream;
     c.workspace = ctx.workspace, c.workspace_bytes = ctx.workspace_bytes;
     c.dlse = dlse.get(), c.dbias = dbias.get(), c.dsinks = dsinks.get();
+    if (ctx.interrupted) {
+      c.interrupted = [](void* function) -> int32_t {
+        return (*static_cast<const std::function<bool()>*>(function))();
+      };
+      c.interrupted_context = const_cast<std::function<bool()>*>(&ctx.interrupted);
+    }
   }
   COptions(const COptions&) = delete;
   COptions& operator=(const COptions&) = delete;

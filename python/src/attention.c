@@ -1,10 +1,12 @@
 /* attention, attention_backward, explain: views of the arguments, outputs where none are given, one C call without the
  * interpreter's lock. Arguments come by position from the typed functions of the package, which documents them.
  */
-#include <math.h>
-#include <string.h>
+#include "module.h" /* first: Python.h says which functions of the system the headers after it declare */
 
-#include "module.h"
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { kMostViews = 20 };
 
@@ -16,7 +18,31 @@ typedef struct {
   int num_owned;
   double scale;
   anymask_options options;
+  PyThreadState* state; /* while the interpreter's lock is released */
 } Call;
+
+/* Whether this is the thread that runs Python's signal handlers. */
+static int on_main_thread(void) {
+#if defined(__linux__)
+  return gettid() == getpid();
+#elif defined(__APPLE__)
+  return pthread_main_np();
+#else
+  return 0;
+#endif
+}
+
+/* Asked now and then while the call computes: runs Python's signal handlers. One that raises, as Ctrl-C's does, stops
+ * the call. No other thread may take the lock here: where the interpreter is ending, taking it ends the thread, through
+ * the C++ frames above. */
+static int32_t interrupted(void* context) {
+  PyThreadState** state = context;
+  if (!on_main_thread()) return 0;
+  PyEval_RestoreThread(*state);
+  const int raised = PyErr_CheckSignals() != 0;
+  *state = PyEval_SaveThread();
+  return raised;
+}
 
 static void begin(Call* call, const char* operation) {
   call->operation = operation;
@@ -29,6 +55,14 @@ static void end(Call* call) {
   for (int i = 0; i < call->used; ++i) am_release(&call->views[i]);
   for (int i = 0; i < call->num_owned; ++i) Py_DECREF(call->owned[i]);
 }
+
+/* The interpreter's lock, around what computes. */
+static void release_lock(Call* call) {
+  call->options.interrupted = interrupted;
+  call->options.interrupted_context = &call->state;
+  call->state = PyEval_SaveThread();
+}
+static void take_lock(Call* call) { PyEval_RestoreThread(call->state); }
 
 /* The next view, of `object`; NULL with an exception. */
 static AmView* view(Call* call, PyObject* object, const char* argument, int writable) {
@@ -198,10 +232,10 @@ static PyObject* attention(PyObject* module, PyObject* const* args, Py_ssize_t c
     }
   }
   if (prepare_device(&call, q, args[0], &k->tensor, &v->tensor, 0) != 0) goto done;
-  anymask_status status;
-  Py_BEGIN_ALLOW_THREADS status = anymask_forward(&q->tensor, &k->tensor, &v->tensor, out, lse, &call.options);
-  Py_END_ALLOW_THREADS if (am_check(status) == 0) result =
-      return_lse ? PyTuple_Pack(2, out_object, lse_object) : Py_NewRef(out_object);
+  release_lock(&call);
+  const anymask_status status = anymask_forward(&q->tensor, &k->tensor, &v->tensor, out, lse, &call.options);
+  take_lock(&call);
+  if (am_check(status) == 0) result = return_lse ? PyTuple_Pack(2, out_object, lse_object) : Py_NewRef(out_object);
 done:
   end(&call);
   return result;
@@ -244,11 +278,11 @@ static PyObject* attention_backward(PyObject* module, PyObject* const* args, Py_
     if (dsinks_object == NULL) goto done;
   }
   if (prepare_device(&call, q, args[1], &k->tensor, &v->tensor, 1) != 0) goto done;
-  anymask_status status;
-  Py_BEGIN_ALLOW_THREADS status = anymask_backward(&dout->tensor, &q->tensor, &k->tensor, &v->tensor, &out->tensor,
-                                                   &lse->tensor, dq, dk, dv, &call.options);
-  Py_END_ALLOW_THREADS if (am_check(status) == 0) result =
-      PyTuple_Pack(5, dq_object, dk_object, dv_object, dbias_object, dsinks_object);
+  release_lock(&call);
+  const anymask_status status = anymask_backward(&dout->tensor, &q->tensor, &k->tensor, &v->tensor, &out->tensor,
+                                                 &lse->tensor, dq, dk, dv, &call.options);
+  take_lock(&call);
+  if (am_check(status) == 0) result = PyTuple_Pack(5, dq_object, dk_object, dv_object, dbias_object, dsinks_object);
 done:
   end(&call);
   return result;

@@ -26,6 +26,9 @@ int am_check(anymask_status status) {
     case ANYMASK_OUT_OF_MEMORY:
       kind = PyExc_MemoryError;
       break;
+    case ANYMASK_INTERRUPTED: /* by the exception that a signal handler raised */
+      if (PyErr_Occurred()) return -1;
+      break;
     case ANYMASK_INTERNAL:
       break;
   }

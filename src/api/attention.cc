@@ -11,6 +11,7 @@
 #include "api/text.h"
 #include "api/view.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "dispatch/dispatch.h"
 #include "plan/tile_source.h"
 
@@ -106,8 +107,9 @@ anymask_status anymask_forward(const DLTensor* q, const DLTensor* k, const DLTen
     CallArguments a;
     a.q = q, a.k = k, a.v = v, a.out = out, a.lse = lse, a.options = options;
     const Call call = check_call(a);
-    require_backend(a.operation(), call.problem, call.named, a.direction)
-        .forward(call.problem, *call.mask, call.launch);
+    const Backend& backend = require_backend(a.operation(), call.problem, call.named, a.direction);
+    interruptible(call.interrupted, call.interrupted_context,
+                  [&] { backend.forward(call.problem, *call.mask, call.launch); });
   });
 }
 
@@ -120,8 +122,9 @@ anymask_status anymask_backward(const DLTensor* dout, const DLTensor* q, const D
     a.dout = dout, a.q = q, a.k = k, a.v = v, a.out = out, a.lse = lse, a.dq = dq, a.dk = dk, a.dv = dv,
     a.options = options;
     const Call call = check_call(a);
-    require_backend(a.operation(), call.problem, call.named, a.direction)
-        .backward(call.problem, *call.mask, call.launch);
+    const Backend& backend = require_backend(a.operation(), call.problem, call.named, a.direction);
+    interruptible(call.interrupted, call.interrupted_context,
+                  [&] { backend.backward(call.problem, *call.mask, call.launch); });
   });
 }
 

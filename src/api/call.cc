@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string>
 
@@ -72,7 +73,8 @@ class Checker {
   bool wide() const { return call_.named == &reference_backend(); }
 
   void read_options() {
-    if (a_.options != nullptr) options_ = sized(op_, "options", *a_.options);
+    constexpr size_t first_version = offsetof(anymask_options, interrupted);
+    if (a_.options != nullptr) options_ = sized(op_, "options", *a_.options, first_version);
     static const Mask full;
     call_.mask = options_.mask == nullptr ? &full : &options_.mask->mask;
     call_.named = named_backend(op_, options_.backend == nullptr ? "" : options_.backend);
@@ -83,6 +85,8 @@ class Checker {
     problem().deterministic = options_.deterministic != 0;
     problem().packed = options_.cu_seqlens_q != nullptr;
     call_.launch = {options_.stream, options_.workspace, options_.workspace_bytes};
+    call_.interrupted = options_.interrupted;
+    call_.interrupted_context = options_.interrupted_context;
     if (!problem().packed && options_.cu_seqlens_kv != nullptr)
       fail_invalid(op_, ": cu_seqlens_kv is given without cu_seqlens_q: pass both for packed tensors, or neither");
   }

@@ -4,6 +4,7 @@
 
 #include "anymask/anymask.h"
 #include "backend/backend.h"
+#include "core/interrupt.h"
 #include "mask/mask.h"
 
 struct anymask_mask_s {
@@ -28,6 +29,8 @@ struct Call {
   const Mask* mask = nullptr;      // lives as long as the caller's handle, or for ever
   const Backend* named = nullptr;  // null: "auto"
   Launch launch;
+  InterruptFunction interrupted = nullptr;  // null: nobody is asked
+  void* interrupted_context = nullptr;
 };
 
 // Throws Error, with the message of the first thing that is wrong.

@@ -123,9 +123,10 @@ Span span_of(const TensorView& view) {
   return span;
 }
 
-void check_sized(const char* operation, const char* what, const void* data, size_t struct_size, size_t known) {
+void check_sized(const char* operation, const char* what, const void* data, size_t struct_size, size_t first,
+                 size_t known) {
   constexpr size_t kSane = 4096;  // beyond this the field was never set
-  if (struct_size < known || struct_size > kSane)
+  if (struct_size < first || struct_size > kSane)
     fail_invalid(operation, ": ", what, ".struct_size is ", struct_size, "; expected ", known,
                  ": zero the struct and set struct_size = sizeof(it)");
   const auto* bytes = static_cast<const unsigned char*>(data);

@@ -1,6 +1,7 @@
 // From what callers hand over (DLPack views, sized structs) to what the library works with, checked.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,14 +24,17 @@ struct Span {
 };
 Span span_of(const TensorView& view);
 
-// A struct that begins with its size. Every version of it so far is the present one, so a smaller size is a mistake. A
-// larger one comes from a newer header: fine as long as what this library does not know is left zero.
-void check_sized(const char* operation, const char* what, const void* data, size_t struct_size, size_t known);
+// A struct that begins with its size: at least `first`, that of its first version. What an older one does not have is
+// zero. A larger one comes from a newer header: fine as long as what this library does not know is left zero.
+void check_sized(const char* operation, const char* what, const void* data, size_t struct_size, size_t first,
+                 size_t known);
 
 template <class T>
-T sized(const char* operation, const char* what, const T& given) {
-  check_sized(operation, what, &given, given.struct_size, sizeof(T));
-  return given;
+T sized(const char* operation, const char* what, const T& given, size_t first = sizeof(T)) {
+  check_sized(operation, what, &given, given.struct_size, first, sizeof(T));
+  T known = {};
+  std::memcpy(&known, &given, std::min(given.struct_size, sizeof(T)));
+  return known;
 }
 
 // throws when a pointer argument is NULL.

@@ -8,7 +8,7 @@
 
 namespace anymask {
 
-enum class Status { ok = 0, invalid_argument = 1, unsupported = 2, out_of_memory = 3, internal = 4 };
+enum class Status { ok = 0, invalid_argument = 1, unsupported = 2, out_of_memory = 3, internal = 4, interrupted = 5 };
 
 class Error : public std::runtime_error {
  public:

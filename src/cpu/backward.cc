@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "cpu/backward_bias.h"
 #include "cpu/backward_schedule.h"
 #include "cpu/backward_tile.h"
@@ -45,13 +46,21 @@ float per_head(const PerHead& values, int64_t sequence, int64_t h) {
   return element(values.data, values.dtype, sequence * values.stride_b + h * values.stride_h);
 }
 
-// Runs `piece(i)` for i < count on up to `threads` threads.
+// Runs `piece(i)` for i < count on up to `threads` threads. None is begun after one has failed.
 template <class F>
 void for_each_piece(int threads, int64_t count, F&& piece) {
   if (count == 0) return;
   std::atomic<int64_t> next{0};
   run_on_threads(static_cast<int>(std::min<int64_t>(threads, count)), [&](int) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) piece(i);
+    try {
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+        poll_interrupt();
+        piece(i);
+      }
+    } catch (...) {
+      next.store(count, std::memory_order_relaxed);
+      throw;
+    }
   });
 }
 
@@ -314,6 +323,7 @@ class Backward {
     begin_chunk(tile, seq, head, key_begin, highest >= 0);
     int32_t first_unfinished = 0;
     for (int64_t block = highest; block >= 0;) {
+      poll_interrupt();  // a chunk of a long sequence is seconds of work
       schedule_.enter(task, block);
       if (bias_.ordered()) {
         schedule_.wait_for_heads(task, block, [&](const Head& earlier) { return bias_.shares(earlier, head); });

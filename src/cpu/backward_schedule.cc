@@ -70,7 +70,7 @@ Schedule::Schedule(const AttentionProblem& problem, int64_t chunk, int threads) 
 
 bool Schedule::claim(Task& task) {
   const int64_t i = next_.fetch_add(1, std::memory_order_relaxed);
-  if (i >= num_tasks()) return false;
+  if (i >= num_tasks() || abandoned()) return false;
   task = tasks_[static_cast<size_t>(i)];
   return true;
 }
@@ -80,8 +80,10 @@ bool Schedule::leave(const Task& task) {
   return heads_left_[static_cast<size_t>(task.head)].fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
+void Schedule::give_up() { throw Error(Status::internal, "attention: another thread of the backward failed"); }
+
 void Schedule::pause(int64_t step) const {
-  if (abandoned()) throw Error(Status::internal, "attention: another thread of the backward failed");
+  if (abandoned()) give_up();
   // Short waits spin; when threads outnumber cores the one waited for needs this one's.
   if (step < 2000) {
     spin_pause();

@@ -49,11 +49,13 @@ class Schedule {
   }
   int64_t num_tasks() const { return static_cast<int64_t>(tasks_.size()); }
 
-  // The next task, or false when none is left.
+  // The next task, or false when none is left, or none is worth doing after a failure.
   bool claim(Task& task);
 
-  // The task is about to work on `block`, and has finished those above it that it works on.
+  // The task is about to work on `block`, and has finished those above it that it works on. Throws once the call was
+  // abandoned.
   void enter(const Task& task, int64_t block) {
+    if (abandoned()) give_up();
     progress_of(task).store(static_cast<int32_t>(block), std::memory_order_release);
   }
   // The task has finished. True for the last task of its head to do so.
@@ -88,6 +90,7 @@ class Schedule {
   std::atomic<int32_t>& progress_of(const Task& task) const {
     return progress_[static_cast<size_t>(heads_[static_cast<size_t>(task.head)].first_task + task.chunk)];
   }
+  [[noreturn]] static void give_up();
   void wait_past(const Task& task, int64_t block) const;
 
   int64_t h_kv_ = 1;

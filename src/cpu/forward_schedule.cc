@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "cpu/thread_pool.h"
 
 namespace anymask {
@@ -265,6 +266,7 @@ void ForwardSchedule::run(const AttentionProblem& problem, const TileSource& sou
     static thread_local ForwardScratch scratch;
     try {
       for (;;) {
+        poll_interrupt();
         const int64_t claimed = next_.fetch_add(1, std::memory_order_relaxed);
         if (claimed >= num_tasks() || failed_.load(std::memory_order_relaxed)) return;
         const Task& task = tasks_[static_cast<size_t>(claimed)];

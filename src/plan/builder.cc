@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "plan/balance.h"
 #include "plan/bit_pool.h"
 #include "plan/descend.h"
@@ -58,6 +59,7 @@ class Builder {
             [&](const TileRect& t) { append(rows_[t.m_begin - m], t.n_begin, t.n_end, false); });
       }
       for (int32_t i = m; i < m_end; ++i) {
+        poll_interrupt();
         finish_row(grid, i, rows_[i - m], bits, out);
         plan_.row_begin.push_back(static_cast<int64_t>(plan_.runs.size()));
       }

@@ -122,7 +122,7 @@ class Naive final : public Backend {
 
   void forward(const AttentionProblem& p, const Mask& mask, const Launch&) const override {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
-    for_each_kv_head(p, false, [&](int64_t sequence, int64_t kv_head) {
+    for_each_kv_head(p, false, [&](int64_t sequence, int64_t kv_head, const Going& going) {
       const Sequence& s = p.sequences[static_cast<size_t>(sequence)];
       const Panel k = read(p.k, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_qk);
       const Panel v = read(p.v, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_v);
@@ -132,6 +132,7 @@ class Naive final : public Backend {
         const PlaneMask& plane = bound.planes[static_cast<size_t>(bound.plane(sequence, h))];
         const Panel q = read(p.q, s.batch, s.q_begin, s.s_q, h, p.d_qk);
         for (int64_t i = 0; i < s.s_q; ++i) {
+          going.on();
           compute_row(p, sequence, h, i, q, k, v, keys.of(plane, i), nullptr, row);
           write(p.out, s.batch, s.q_begin + i, 1, h, p.d_v, row.out.data());
           if (p.lse.defined())
@@ -151,7 +152,7 @@ class Naive final : public Backend {
     const auto cap = static_cast<float>(p.softcap);
     BiasGradient dbias(p);
     std::vector<float> dsinks(p.sequences.size() * static_cast<size_t>(p.h_q));
-    for_each_kv_head(p, dbias.wanted(), [&](int64_t sequence, int64_t kv_head) {
+    for_each_kv_head(p, dbias.wanted(), [&](int64_t sequence, int64_t kv_head, const Going& going) {
       const Sequence& s = p.sequences[static_cast<size_t>(sequence)];
       const Panel k = read(p.k, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_qk);
       const Panel v = read(p.v, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_v);
@@ -166,6 +167,7 @@ class Naive final : public Backend {
         const Panel out = read(p.out, s.batch, s.q_begin, s.s_q, h, p.d_v);
         Panel dq(q.size());
         for (int64_t i = 0; i < s.s_q; ++i) {
+          going.on();
           const std::span<const int64_t> kept = keys.of(plane, i);
           const auto lse = static_cast<float>(
               load(p.lse.data, p.lse.dtype,

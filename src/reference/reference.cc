@@ -128,7 +128,7 @@ class Reference final : public Backend {
 
   void forward(const AttentionProblem& p, const Mask& mask, const Launch&) const override {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
-    for_each_kv_head(p, false, [&](int64_t sequence, int64_t kv_head) {
+    for_each_kv_head(p, false, [&](int64_t sequence, int64_t kv_head, const Going& going) {
       const Sequence& s = p.sequences[static_cast<size_t>(sequence)];
       const std::vector<double> k = read_panel(p.k, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_qk);
       const std::vector<double> v = read_panel(p.v, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_v);
@@ -138,6 +138,7 @@ class Reference final : public Backend {
         const Head head(p, sequence, h, k, v);
         const PlaneMask& plane = bound.planes[static_cast<size_t>(bound.plane(sequence, h))];
         for (int64_t i = 0; i < s.s_q; ++i) {
+          going.on();
           head.softmax(i, keys.of(plane, i), row);
           write_panel(p.out, s.batch, s.q_begin + i, 1, h, p.d_v, row.out.data());
           if (p.lse.defined())
@@ -152,7 +153,7 @@ class Reference final : public Backend {
     const BoundMask bound = anymask::bind(mask, p.sequences, p.h_q, p.h_kv);
     BiasGradient dbias(p);
     std::vector<double> dsinks(p.sequences.size() * static_cast<size_t>(p.h_q));  // [sequences, h_q]: summed at the end
-    for_each_kv_head(p, dbias.wanted(), [&](int64_t sequence, int64_t kv_head) {
+    for_each_kv_head(p, dbias.wanted(), [&](int64_t sequence, int64_t kv_head, const Going& going) {
       const Sequence& s = p.sequences[static_cast<size_t>(sequence)];
       const std::vector<double> k = read_panel(p.k, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_qk);
       const std::vector<double> v = read_panel(p.v, s.batch, s.kv_begin, s.s_kv, kv_head, p.d_v);
@@ -165,6 +166,7 @@ class Reference final : public Backend {
         const std::vector<double> dout = read_panel(p.dout, s.batch, s.q_begin, s.s_q, h, p.d_v);
         std::vector<double> dq(static_cast<size_t>(s.s_q * p.d_qk));
         for (int64_t i = 0; i < s.s_q; ++i) {
+          going.on();
           const std::span<const int64_t> kept = keys.of(plane, i);
           head.softmax(i, kept, row);
           const double* dout_i = dout.data() + i * p.d_v;

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <thread>
 
+#include "core/error.h"
+#include "core/interrupt.h"
 #include "reference/elements.h"
 
 namespace anymask {
@@ -70,19 +72,27 @@ void BiasGradient::write() const {
                 b * bias_.stride_b + h * bias_.stride_h + r * bias_.stride_q + k * bias_.stride_kv, sums_[at++]);
 }
 
-void for_each_kv_head(const AttentionProblem& problem, bool serial, const std::function<void(int64_t, int64_t)>& task) {
+void Going::on() const {
+  poll_interrupt();
+  if (stopped_.load(std::memory_order_relaxed)) throw Error(Status::internal, "attention: another thread failed");
+}
+
+void for_each_kv_head(const AttentionProblem& problem, bool serial,
+                      const std::function<void(int64_t, int64_t, const Going&)>& task) {
   const int64_t tasks = static_cast<int64_t>(problem.sequences.size()) * problem.h_kv;
   std::atomic<int64_t> next = 0;
+  Going going;
   std::exception_ptr error;
   std::mutex error_mutex;
   const auto work = [&] {
     for (int64_t i = next++; i < tasks; i = next++) {
       try {
-        task(i / problem.h_kv, i % problem.h_kv);
+        task(i / problem.h_kv, i % problem.h_kv, going);
       } catch (...) {
         const std::lock_guard lock(error_mutex);
         if (!error) error = std::current_exception();
         next = tasks;
+        going.stop();
       }
     }
   };

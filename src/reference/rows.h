@@ -2,6 +2,7 @@
 // by side.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -44,9 +45,21 @@ class BiasGradient {
   std::vector<double> sums_;
 };
 
-// Calls task(sequence, kv_head) for every pair, on several threads. Tasks share nothing but what they read, and so give
-// the same results in any order; `serial` (set where they add into one sum) runs them one by one in ascending order.
-// The first error is thrown.
-void for_each_kv_head(const AttentionProblem& problem, bool serial, const std::function<void(int64_t, int64_t)>& task);
+// What a task asks at every row, so that a call that is over ends soon: throws where another task has failed, or where
+// the caller says stop.
+class Going {
+ public:
+  void on() const;
+  void stop() { stopped_.store(true, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> stopped_{false};
+};
+
+// Calls task(sequence, kv_head, going) for every pair, on several threads. Tasks share nothing but what they read, and
+// so give the same results in any order; `serial` (set where they add into one sum) runs them one by one in ascending
+// order. The first error is thrown.
+void for_each_kv_head(const AttentionProblem& problem, bool serial,
+                      const std::function<void(int64_t, int64_t, const Going&)>& task);
 
 }  // namespace anymask
