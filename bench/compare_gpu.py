@@ -186,7 +186,8 @@ def contender(name: str, forward: Callable[[], torch.Tensor], inputs: list[torch
     def backward() -> tuple[torch.Tensor, ...]:
         if not graph:
             graph.append(forward())
-        return torch.autograd.grad(graph[0], inputs, dout, retain_graph=True)
+        found: tuple[torch.Tensor, ...] = torch.autograd.grad(graph[0], inputs, dout, retain_graph=True)
+        return found
 
     return Contender(name, forward, backward)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the README's tables of figures from bench/results/*.json, between its two markers: one for each machine.
+"""Writes the README's tables of figures from bench/results/*.json, between its two markers: one for each machine, those
+of bench/reports.py first.
 
     scripts/readme_table.py           rewrites README.md
     scripts/readme_table.py --check   fails when README.md says anything else than the results do
@@ -24,6 +25,9 @@ README = tree.ROOT / "README.md"
 US = "anymask"
 # The cases shown, of each suite; the files hold all.
 SHOWN = {
+    "report-topk": re.compile(r".* window (64|256)$"),
+    "report-bits": re.compile(r""),
+    "report-small": re.compile(r""),
     "forward": re.compile(r"(full|causal)-s4096-h8-d(64|128)$"),
     "backward": re.compile(r"causal-s4096-h8-d(64|128)$"),
     "bf16": re.compile(r"causal-s4096-h8-d(64|128)$"),
@@ -32,7 +36,13 @@ SHOWN = {
     "gpu-masks": re.compile(r"(window|documents|prefix-lm|blocks|shared-prefix|bits|tree|causal-s65536)"),
     "gpu-small": re.compile(r""),
 }
-DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
+DIRECTIONS = {
+    "fwd": "forward",
+    "bwd": "backward",
+    "new": "forward, its mask new",
+    "mask": "the mask",
+    "total": "mask and forward",
+}
 
 
 class Result(TypedDict):
@@ -43,7 +53,7 @@ class Result(TypedDict):
     who: str
     direction: str
     dtype: str
-    ms: float
+    ms: float | None  # null where a part is not built
     share: float | None
     tflops: float | None
     device: str
@@ -68,9 +78,11 @@ def load(folder: Path) -> list[Row]:
             key = (result["suite"], result["case"], result["direction"], result["dtype"])
             if result["suite"] not in SHOWN or not SHOWN[result["suite"]].match(result["case"]):
                 continue
+            if result["ms"] is None:
+                continue
             if result["who"] == US:
                 rows[key] = Row(result, [])
-            else:
+            elif key in rows:
                 rows[key].peers.append(result)
     return list(rows.values())
 
@@ -79,16 +91,20 @@ def fastest_peer(row: Row) -> str:
     """`onnxruntime, 2.5x`: how many times as long the best peer of the case takes."""
     if not row.peers:
         return ""
-    best = min(row.peers, key=lambda peer: peer["ms"])
-    return f"{best['who']}, {best['ms'] / row.ours['ms']:.1f}x"
+    best = min(row.peers, key=lambda peer: peer["ms"] or 0)
+    return f"{best['who']}, {(best['ms'] or 0) / (row.ours['ms'] or 1):.1f}x"
 
 
 def tables(rows: list[Row]) -> str:
-    """The markdown between the markers: a table a machine, in the order of the files."""
+    """The markdown between the markers: a table a machine, in the order of the files; users' reports first."""
     if not rows:
         return "No results are committed yet: `make bench` measures and writes them to `bench/results/`.\n"
-    devices = list(dict.fromkeys(row.ours["device"] for row in rows))
-    return "\n\n".join(table([row for row in rows if row.ours["device"] == device]) for device in devices)
+    groups: dict[tuple[bool, str], list[Row]] = {}
+    for reported in (True, False):
+        for row in rows:
+            if row.ours["suite"].startswith("report-") == reported:
+                groups.setdefault((reported, row.ours["device"]), []).append(row)
+    return "\n\n".join(table(group) for group in groups.values())
 
 
 def table(rows: list[Row]) -> str:
@@ -96,13 +112,15 @@ def table(rows: list[Row]) -> str:
     large = max(row.ours["tflops"] or 0 for row in rows) > 10
     compared = any(row.peers for row in rows)
     first = rows[0].ours
-    heads = ["case", "direction", "type", "ms", "TFLOP/s" if large else "GFLOP/s", "of peak"]
+    counted = any(row.ours["tflops"] for row in rows)
+    heads = ["case", "direction", "type", "ms"]
+    heads += counted * ["TFLOP/s" if large else "GFLOP/s", "of peak"]
     heads += compared * ["fastest peer, its time over ours"]
     lines = [
         f"{first['device']}; {first['versions']}; commit {first['commit']}; {first['date'][:10]}:",
         "",
         "| " + " | ".join(heads) + " |",
-        "|---" * 3 + "|--:" * 3 + "|---" * compared + "|",
+        "|---" * 3 + "|--:" * (1 + 2 * counted) + "|---" * compared + "|",
     ]
     for row in rows:
         ours = row.ours
@@ -112,9 +130,10 @@ def table(rows: list[Row]) -> str:
             DIRECTIONS[ours["direction"]],
             ours["dtype"],
             f"{ours['ms']:.3g}",
-            f"{tflops if large else 1000 * tflops:.0f}" if tflops else "",
-            f"{100 * share:.0f}%" if share else "",
         ]
+        if counted:
+            cells.append(f"{tflops if large else 1000 * tflops:.0f}" if tflops else "")
+            cells.append(f"{100 * share:.0f}%" if share else "")
         lines.append("| " + " | ".join(cells + compared * [fastest_peer(row)]) + " |")
     return "\n".join(lines)
 

@@ -97,6 +97,17 @@ class ReadmeTable(unittest.TestCase):
         self.assertIn("| `causal-s4096-h8-d128` | forward | float32 | 2 | 100 | 80% | b peer, 2.5x |", table)
         self.assertEqual(table.count("\n| `"), 1)
 
+    def test_reports_come_first_and_parts_not_built_are_left_out(self) -> None:
+        common = {"suite": "report-topk", "who": "anymask", "dtype": "float16", "tflops": None, "share": None,
+                  "device": "a card", "versions": "anymask 0.1.0", "commit": "abc", "date": "2026-01-01T00:00:00Z"}
+        built = json.dumps({**common, "case": "(b,h) none window 256", "direction": "total", "ms": 2.5}) + "\n"
+        not_built = json.dumps({**common, "case": "(b,1) none window 256", "direction": "total", "ms": None}) + "\n"
+        root = tree_of({"a.json": self.line("anymask", 3), "reports.json": built + not_built})
+        table = readme_table.tables(readme_table.load(root))
+        self.assertIn("| `(b,h) none window 256` | mask and forward | float16 | 2.5 |", table)
+        self.assertNotIn("(b,1)", table)
+        self.assertLess(table.index("a card"), table.index("a processor"))
+
     def test_without_results_it_says_how_to_make_them(self) -> None:
         self.assertIn("make bench", readme_table.tables([]))
 
