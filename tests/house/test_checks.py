@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 import check_includes
+import check_ptxas
 import check_text
 import readme_table
 
@@ -55,6 +56,32 @@ class Includes(unittest.TestCase):
             ("src/extra/a.cc", ""),
         ]:
             self.assertEqual(len(self.found(name, line)), 1, (name, line))
+
+
+class Ptxas(unittest.TestCase):
+    LOG = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'kernel' for 'sm_90a'
+ptxas info    : Function properties for kernel
+    {} bytes stack frame, {} bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers
+"""
+
+    def test_logs(self) -> None:
+        self.assertEqual(check_ptxas.problems("a", self.LOG.format(0, 0)), [])
+        self.assertEqual(check_ptxas.problems("a", "ptxas info    : 0 bytes gmem"), [])
+        spills = check_ptxas.problems("a", self.LOG.format(8, 4))
+        self.assertEqual(spills, ["a: kernel (sm_90a): 8 bytes stack frame, 4 bytes spill stores, 0 bytes spill loads"])
+        self.assertEqual(len(check_ptxas.problems("a", "")), 1)
+        serialised = self.LOG.format(0, 0) + "ptxas info    : (C7510) Potential Performance Loss: serialized"
+        self.assertEqual(len(check_ptxas.problems("a", serialised)), 1)
+
+    def test_a_build_keeps_no_object_that_spills(self) -> None:
+        root = tree_of({"good": self.LOG.format(0, 0), "bad": self.LOG.format(8, 8)})
+        for name, status in (("good", 0), ("bad", 1)):
+            command = ["sh", "-c", f"cat {root / name} >&2; touch $2", "sh", "-o", str(root / "object")]
+            self.assertEqual(check_ptxas.main(["--compile", *command]), status)
+            self.assertEqual((root / "object").exists(), status == 0)
+        self.assertEqual(check_ptxas.main(["--compile", "sh", "-c", "exit 3"]), 3)
 
 
 class Text(unittest.TestCase):

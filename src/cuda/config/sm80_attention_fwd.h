@@ -13,9 +13,11 @@ struct Sm80ForwardShape {
   int32_t d_qk, d_v;
   int32_t m_tiles;  // 16-row tiles a warp
   int32_t warps;
-  int32_t keys;                // of a step
-  int32_t blocks;              // that share a multiprocessor, as far as registers go
-  bool weights_first = false;  // all weights of a step before the product with V, not between its instructions
+  int32_t keys;    // of a step
+  int32_t blocks;  // that share a multiprocessor, as far as registers go
+  // All weights of a step before the product with V, not between its instructions: 5% faster at d128 although it
+  // spills 128 bytes (docs/notes/sm80.md, rung 8).
+  bool weights_first = false;
   constexpr int32_t tile_m() const { return 16 * m_tiles * warps; }
   constexpr int32_t shared_bytes(int32_t stages) const {
     return 128 + 2 * (tile_m() * d_qk + stages * keys * (d_qk + d_v));
