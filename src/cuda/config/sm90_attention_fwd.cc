@@ -19,6 +19,16 @@ bool has_map(const Tensor4& t, bool packed) {
          fits(t.stride_s, packed ? int64_t{1} << 33 : limit);
 }
 
+// Whether the next shape, of more rows a tile, does better: where rows are long (measured: +2% from 4,096 keys a row
+// on, +7% at 16,384; -2% and more below, docs/notes/sm90_forward.md), tiles are many, and are not much emptier.
+bool takes_long_rows(const AttentionProblem& problem, const Sm90ForwardConfig& c) {
+  const int32_t next = c.shape_index + 1;
+  if (c.modified || next >= sm90_forward_num_shapes || !sm90_forward_shapes[next].long_rows) return false;
+  const int64_t taller = sm90_forward_shapes[next].tile_m(), items = count_items(problem, taller);
+  return c.long_keys >= long_row && items >= 4 * int64_t{c.grid} &&
+         100 * items * taller <= 104 * count_items(problem, c.shape.tile_m()) * c.shape.tile_m();
+}
+
 }  // namespace
 
 Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaDevice& device) {
@@ -46,7 +56,7 @@ Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaD
   return {};
 }
 
-Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, bool groups_share_plane,
+Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, const MaskFacts& mask,
                                             const CudaDevice& device) {
   Sm90ForwardConfig c;
   c.dtype = problem.dtype;
@@ -54,7 +64,9 @@ Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, boo
   c.modified = modifies_scores(problem);
   c.shape = sm90_forward_shape(c.shape_index, c.modified);
   c.grid = std::max(device.num_sms, 1);
-  c.fold = groups_share_plane ? choose_fold(problem, c.shape.tile_m()) : 1;
+  c.long_keys = mask.long_keys;
+  if (takes_long_rows(problem, c)) c.shape = sm90_forward_shape(++c.shape_index, c.modified);
+  c.fold = mask.groups_share_plane ? choose_fold(problem, c.shape.tile_m()) : 1;
   c.parallelism = may_split(problem, count_items(problem, c.shape.tile_m(), c.fold), c.grid) ? c.grid : 0;
   return c;
 }
@@ -65,6 +77,7 @@ std::ostream& operator<<(std::ostream& out, const Sm90ForwardConfig& c) {
       << " warpgroups, " << c.shape.stages << " stages, Q in " << c.shape.q_slots
       << (c.shape.q_slots == 1 ? " slot, " : " slots, ") << c.grid << " blocks";
   if (c.fold > 1) out << ", " << c.fold << " query heads in a tile's rows";
+  if (c.shape.long_rows) out << ", for long rows: about " << c.long_keys << " keys each";
   if (c.modified) out << ", modified scores";
   return out;
 }

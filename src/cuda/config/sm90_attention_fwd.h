@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "core/problem.h"
+#include "cuda/config/mask_facts.h"
 #include "cuda/launch/kernel.h"
 
 namespace anymask {
@@ -13,10 +14,11 @@ namespace anymask {
 // A compiled shape of the kernel. Head dims up to these; the rest is zeros in shared memory.
 struct Sm90ForwardShape {
   int32_t d_qk, d_v;
-  int32_t warpgroups;  // of 64 rows
-  int32_t keys;        // of a step: 128, or 64 where O takes the registers
-  int32_t stages;      // of K and V in shared memory
-  int32_t q_slots;     // 2: the next item's Q is loaded while this one is computed
+  int32_t warpgroups;      // of 64 rows
+  int32_t keys;            // of a step: 128, or 64 where O takes the registers
+  int32_t stages;          // of K and V in shared memory
+  int32_t q_slots;         // 2: the next item's Q is loaded while this one is computed
+  bool long_rows = false;  // for rows that keep thousands of keys, and scores that are not modified; else passed over
   constexpr int32_t tile_m() const { return 64 * warpgroups; }
   constexpr int32_t threads() const { return 128 * (1 + warpgroups); }
   // Q, K, V and mask bits; barriers and tile facts take less than 1 KB more.
@@ -25,10 +27,11 @@ struct Sm90ForwardShape {
   }
 };
 
-// Ascending: the first one that holds both head dims is taken.
+// Ascending: the first one that holds both head dims is taken, or the next where that is for long rows and rows are.
 inline constexpr Sm90ForwardShape sm90_forward_shapes[] = {
     {.d_qk = 64, .d_v = 64, .warpgroups = 3, .keys = 128, .stages = 4, .q_slots = 2},
     {.d_qk = 128, .d_v = 128, .warpgroups = 2, .keys = 128, .stages = 2, .q_slots = 2},
+    {.d_qk = 128, .d_v = 128, .warpgroups = 3, .keys = 128, .stages = 2, .q_slots = 1, .long_rows = true},
     {.d_qk = 192, .d_v = 128, .warpgroups = 2, .keys = 128, .stages = 2, .q_slots = 1},
     {.d_qk = 256, .d_v = 256, .warpgroups = 2, .keys = 64, .stages = 2, .q_slots = 1},
 };
@@ -45,6 +48,7 @@ struct Sm90ForwardConfig {
   DType dtype = DType::bf16;
   int32_t shape_index = 0;
   Sm90ForwardShape shape{};
+  int64_t long_keys = 0;    // of the mask's rows, see MaskFacts
   bool modified = false;    // softcap, bias, ALiBi, or a scale that is not positive
   int32_t fold = 1;         // query heads of a group in the rows of one tile (cuda/fold.h)
   int32_t grid = 1;         // persistent blocks, one a multiprocessor
@@ -54,8 +58,7 @@ std::ostream& operator<<(std::ostream& out, const Sm90ForwardConfig& config);
 
 // Why not, when no: the portable kernel then takes the call.
 Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaDevice& device);
-// `groups_share_plane`: the query heads of each kv head keep the same pairs.
-Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, bool groups_share_plane,
+Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, const MaskFacts& mask,
                                             const CudaDevice& device);
 
 }  // namespace anymask

@@ -452,7 +452,12 @@ __device__ inline int32_t choose_cuts(const BuildHeader& header) {
   __syncthreads();
   const auto cuts = static_cast<int32_t>(threadIdx.x) + 1;
   // Positive floats are ordered as their bits are.
-  atomicMin(&best, static_cast<unsigned long long>(__float_as_uint(time_of_cuts(header, cuts))) << 32 | cuts);
+  auto mine = static_cast<unsigned long long>(__float_as_uint(time_of_cuts(header, cuts))) << 32 | cuts;
+  for (int step = 16; step > 0; step /= 2) {
+    const unsigned long long other = __shfl_xor_sync(~0u, mine, step);
+    if (other < mine) mine = other;
+  }
+  if (threadIdx.x % 32 == 0) atomicMin(&best, mine);
   __syncthreads();
   return static_cast<int32_t>(best & 0xffffffff);
 }

@@ -13,8 +13,9 @@
 //             t first of its item: O of the item before is written out
 //             O = O alpha where m moved, P = P'
 //
-//           so that an item's first scores are computed under the last product of the item before. Three warpgroups
-//           (tile/sm90_plain.cuh) take S, softmax and P V in turn and cover each other.
+//           so that an item's first scores are computed under the last product of the item before. Three warpgroups do
+//           the same one after the other (tile/sm90_turns.cuh): each multiplies while two take their softmax. Where
+//           registers do not suffice for that (tile/sm90_plain.cuh), S alone is in turn, and P V(t) follows its P.
 // Shared    Q, K and V rings as 64-wide blocks in the 128-byte swizzle, bits beside K; O leaves from registers.
 // Masks     FULL: no mask registers live in that code. PARTIAL: one word a row and thread in fragment order. Key tiles
 //           that end past s_kv: the word is computed. A warpgroup whose rows of a tile keep nothing skips both

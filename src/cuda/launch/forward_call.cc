@@ -12,12 +12,11 @@ namespace anymask {
 
 PlanShape ForwardKernel::plan_shape() const { return sm90 ? anymask::plan_shape(*sm90) : anymask::plan_shape(*sm80); }
 
-ForwardKernel choose_forward_kernel(const AttentionProblem& problem, bool groups_share_plane,
-                                    const CudaDevice& device) {
+ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const MaskFacts& mask, const CudaDevice& device) {
   ForwardKernel kernel;
   kernel.sm90_support = sm90_attention_fwd_supports(problem, device);
   if (kernel.sm90_support.yes) {
-    kernel.sm90 = choose_sm90_attention_fwd(problem, groups_share_plane, device);
+    kernel.sm90 = choose_sm90_attention_fwd(problem, mask, device);
   } else {
     kernel.sm80 = choose_sm80_attention_fwd(problem, device);
   }
@@ -27,7 +26,7 @@ ForwardKernel choose_forward_kernel(const AttentionProblem& problem, bool groups
 ForwardCall::ForwardCall(const AttentionProblem& problem, const BoundMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
-      kernel_(choose_forward_kernel(problem, groups_share_planes(mask, problem.group()), device_)),
+      kernel_(choose_forward_kernel(problem, mask_facts(mask, problem.group()), device_)),
       plan_(mask, problem, kernel_.plan_shape(), device_) {}
 
 ForwardCall::Places ForwardCall::places(void* workspace) const {

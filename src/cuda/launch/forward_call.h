@@ -21,8 +21,7 @@ struct ForwardKernel {
   Support sm90_support;  // why not, when it is not there
   PlanShape plan_shape() const;
 };
-// `groups_share_plane`: the query heads of each kv head keep the same pairs.
-ForwardKernel choose_forward_kernel(const AttentionProblem& problem, bool groups_share_plane, const CudaDevice& device);
+ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const MaskFacts& mask, const CudaDevice& device);
 
 class ForwardCall {
  public:

@@ -26,9 +26,11 @@ template <class T, int32_t index>
 void launch_sm90_attention_fwd_shape(const sm90::Maps& maps, const AttentionParams& params,
                                      const Sm90ForwardConfig& config, const CudaDevice& device, cudaStream_t stream) {
   using Plain = Sm90Kernel<T, sm90_forward_shape(index, false), false>;
-  using Modified = Sm90Kernel<T, sm90_forward_shape(index, true), true>;
-  config.modified ? launch_sm90_attention_fwd_kernel<Modified>(maps, params, config, device, stream)
-                  : launch_sm90_attention_fwd_kernel<Plain>(maps, params, config, device, stream);
+  if constexpr (!sm90_forward_shapes[index].long_rows) {
+    using Modified = Sm90Kernel<T, sm90_forward_shape(index, true), true>;
+    if (config.modified) return launch_sm90_attention_fwd_kernel<Modified>(maps, params, config, device, stream);
+  }
+  launch_sm90_attention_fwd_kernel<Plain>(maps, params, config, device, stream);
 }
 
 }  // namespace anymask

@@ -13,6 +13,16 @@ __device__ __forceinline__ void barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// barrier_sync by all of `threads`; whether the condition holds for any of them.
+__device__ __forceinline__ bool barrier_any(int id, int threads, bool condition) {
+  int any;
+  asm volatile("{\n.reg .pred p, q;\nsetp.ne.b32 q, %1, 0;\nbar.red.or.pred p, %2, %3, q;\nselp.b32 %0, 1, 0, p;\n}\n"
+               : "=r"(any)
+               : "r"(static_cast<int>(condition)), "r"(id), "r"(threads)
+               : "memory");
+  return any != 0;
+}
+
 // Registers a thread, by every warp of the warpgroup. `increase` blocks until the others have given theirs up: a sum
 // beyond the launch's own pool hangs.
 template <int registers>

@@ -1,4 +1,6 @@
-// A consumer warpgroup that computes S of a tile and P V of the tile before it together, and the softmax under them.
+// A consumer warpgroup that issues S of a tile and P V of the tile before it together. Two warpgroups take the softmax
+// of S while P V still runs. Three do it while the others multiply: each waits for its turn, and for both of its
+// products.
 //
 // Items follow each other in the same stream: the first S of an item runs with the last P V of the item before, whose
 // O is written out after it.
@@ -16,20 +18,19 @@ struct OverlappedConsumer : Warpgroup<S> {
   bool pending = false;  // P of the tile before waits for its product with V
   uint32_t minus_zeros = 0x80008000u;
 
-  // S = Q K^T, under it O += P V of the tile before (kPending), and P = exp2(S scale - m). True: O times alpha
-  // is due.
+  // S = Q K^T, with it O += P V of the tile before (kPending), and P = exp2(S scale - m). True: O times alpha is due.
   template <bool kMasked, bool kPending>
   __device__ __forceinline__ bool scores(const Turn& turn, float (&alpha)[2]) {
-    float s[S::kN / 2];
-    Base::issue_scores(s);
+    constexpr bool kUnder = kPending && !Base::turns.kTaken;  // the softmax runs under P V
     const Ring<S::kStages> last = Base::before();
-    if constexpr (kPending) {
-      Base::issue_output(p, last);
-      ptx::wgmma_wait<1>();
-    } else {
-      ptx::wgmma_wait<0>();
-    }
+    float s[S::kN / 2];
+    Base::turns.take(Base::index);
+    Base::issue_scores(s);
+    if constexpr (kPending) Base::issue_output(p, last);
+    ptx::wgmma_wait<kUnder ? 1 : 0>();
     ptx::wgmma_settle(s);
+    Base::turns.pass(Base::index);
+    if constexpr (kPending && !kUnder) Base::wait_output(last);
     uint32_t keep[2];
     TileInfo facts{};
     if constexpr (kMasked) {
@@ -41,18 +42,24 @@ struct OverlappedConsumer : Warpgroup<S> {
       modify_scores<S::kN>(s, Base::params, Base::smem.item[turn.slot()], facts, Base::index * 64 + Base::row(),
                            Base::lane() % 4);
     }
+    if constexpr (kMasked) Base::rows.mask(s, keep);
     bool moved = false;
-    uint32_t next[S::kN / 4];
-    Base::rows.template update<kMasked>(s, keep, Base::scale_log2(), turn.first(), next, [&](const float(&by)[2]) {
+    const auto rescale = [&](const float(&by)[2]) {
       moved = true;
       alpha[0] = by[0];
       alpha[1] = by[1];
-    });
+    };
+    if constexpr (kUnder) {
+      uint32_t next[S::kN / 4];
+      Base::rows.update(s, Base::scale_log2(), turn.first(), next, rescale);
 #pragma unroll
-    for (uint32_t& x : next) asm volatile("" : "+r"(x));  // all of the softmax before the wait, not half of it behind
-    if constexpr (kPending) Base::wait_output(last);
+      for (uint32_t& x : next) asm volatile("" : "+r"(x));  // all of the softmax before the wait, not half of it behind
+      Base::wait_output(last);
 #pragma unroll
-    for (int i = 0; i < S::kN / 4; ++i) p[i] = ptx::copy_pair<T>(next[i], minus_zeros);
+      for (int i = 0; i < S::kN / 4; ++i) p[i] = ptx::copy_pair<T>(next[i], minus_zeros);
+    } else {
+      Base::rows.update(s, Base::scale_log2(), turn.first(), p, rescale);
+    }
     return moved;
   }
 
@@ -69,6 +76,10 @@ struct OverlappedConsumer : Warpgroup<S> {
       float alpha[2] = {1, 1};
       bool moved = false;
       if (turn.kind == Slice::empty) {
+        if (!turn.stop()) {
+          Base::turns.take(Base::index);
+          Base::turns.pass(Base::index);
+        }
         Base::release_k(turn);
         if (pending) {
           Base::issue_output(p, Base::before());
@@ -98,6 +109,7 @@ struct OverlappedConsumer : Warpgroup<S> {
       pending = turn.kind != Slice::empty;
       Base::ring.advance();
     }
+    Base::turns.close(Base::index);
   }
 };
 

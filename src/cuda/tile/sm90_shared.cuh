@@ -13,15 +13,15 @@ inline constexpr int kPlanN = 128;    // key columns of a plan's tile
 inline constexpr int kItemSlots = 4;  // an item in its epilogue, one being computed, one being loaded, one fetched
 
 // T: __nv_bfloat16 or __half. kD, kDv: multiples of 64; narrower heads are padded with zeros by the loads. A tile is
-// 64 * kWarpgroups rows by kN keys, kN = 128 or 64 (half a tile of the plan). Two warpgroups overlap S of a tile with
-// P V of the one before; three have the registers for the plain order. kModified: softcap, bias, ALiBi, or a scale that
-// is not positive.
+// 64 * kWarpgroups rows by kN keys, kN = 128 or 64 (half a tile of the plan). S of a tile and P V of the one before are
+// issued together, but where three warpgroups have not the registers for it. kModified: softcap, bias, ALiBi, or a
+// scale that is not positive.
 template <class T_, int kD_, int kDv_, int kWarpgroups_, int kN_, int kStages_, int kQSlots_, bool kModified_>
 struct Shape {
   using T = T_;
   static constexpr int kD = kD_, kDv = kDv_, kWarpgroups = kWarpgroups_, kN = kN_, kStages = kStages_;
   static constexpr int kQSlots = kQSlots_;
-  static constexpr bool kOverlap = kWarpgroups == 2, kModified = kModified_;
+  static constexpr bool kOverlap = kWarpgroups == 2 || kDv <= 64, kModified = kModified_;
   static constexpr int kTileM = 64 * kWarpgroups, kThreads = 128 * (1 + kWarpgroups);
   static constexpr int kConsumerWarps = 4 * kWarpgroups;
   static constexpr int kBlocks = kD / 64, kBlocksV = kDv / 64;

@@ -35,33 +35,58 @@ struct Softmax {
 
   // P = exp2(S scale - m), l += rowsum P; where m has to move, rescale(alpha) for O and P again. `first`: no row has a
   // reference.
-  template <bool kMasked, class Rescale>
-  __device__ __forceinline__ void update(float (&s)[kN / 2], const uint32_t (&keep)[2], float scale_log2, bool first,
-                                         uint32_t (&p)[kN / 4], Rescale rescale) {
-    if constexpr (kMasked) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-#pragma unroll
-        for (int i = 0; i < kN / 4; ++i) {  // in bit order: the tests become one instruction for seven predicates
-          float& x = s[4 * (i / 2) + 2 * h + (i & 1)];
-          x = keep[h] & (1u << i) ? x : -INFINITY;
-        }
-      }
-    }
+  template <class Rescale>
+  __device__ __forceinline__ void update(const float (&s)[kN / 2], float scale_log2, bool first, uint32_t (&p)[kN / 4],
+                                         Rescale rescale) {
     float part[2] = {INFINITY, INFINITY};
     if (!first) exponentials(s, scale_log2, shift[0], shift[1], p, part);
     if (first || __any_sync(0xffffffffu, !(part[0] <= kLimit && part[1] <= kLimit))) {
-      float alpha[2];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) alpha[h] = move(s, scale_log2, h, part[h]);
-      rescale(alpha);
-      exponentials(s, scale_log2, shift[0] < INFINITY ? shift[0] : 0.f, shift[1] < INFINITY ? shift[1] : 0.f, p, part);
+      move(s, scale_log2, part, rescale);
+      exponentials(s, scale_log2, p, part);
     }
     sum[0] += part[0];
     sum[1] += part[1];
   }
 
+  // S = -inf where the bit is 0.
+  __device__ __forceinline__ static void mask(float (&s)[kN / 2], const uint32_t (&keep)[2]) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int i = 0; i < kN / 4; ++i) {  // in bit order: the tests become one instruction for seven predicates
+        float& x = s[4 * (i / 2) + 2 * h + (i & 1)];
+        x = keep[h] & (1u << i) ? x : -INFINITY;
+      }
+    }
+  }
+
+  // Whether a row's part of P is beyond the limit, or not a number, or the row has no reference yet: then the part that
+  // update takes with it is infinite, and need not be asked for.
+  __device__ __forceinline__ bool must_move(const float (&part)[2]) const {
+    return must_move(part[0], 0) || must_move(part[1], 1);
+  }
+
+  // P and this thread's part of rowsum P. A row without a reference: with 0 in its place.
+  __device__ __forceinline__ void exponentials(const float (&s)[kN / 2], float scale_log2, uint32_t (&p)[kN / 4],
+                                               float (&part)[2]) const {
+    exponentials(s, scale_log2, shift[0] < INFINITY ? shift[0] : 0.f, shift[1] < INFINITY ? shift[1] : 0.f, p, part);
+  }
+
+  // m' = rowmax S for the rows that must move; l = l alpha, rescale(alpha) for O.
+  template <class Rescale>
+  __device__ __forceinline__ void move(const float (&s)[kN / 2], float scale_log2, const float (&part)[2],
+                                       Rescale rescale) {
+    float alpha[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) alpha[h] = move_row(s, scale_log2, h, part[h]);
+    rescale(alpha);
+  }
+
  private:
+  __device__ __forceinline__ bool must_move(float part, int h) const {
+    return !(part <= kLimit && shift[h] < INFINITY);
+  }
+
   __device__ __forceinline__ static void exponentials(const float (&s)[kN / 2], float scale_log2, float shift0,
                                                       float shift1, uint32_t (&p)[kN / 4], float (&part)[2]) {
     float sums[2][2] = {};
@@ -77,10 +102,9 @@ struct Softmax {
     part[1] = sums[1][0] + sums[1][1];
   }
 
-  // m' = rowmax S where the row's part of P is beyond the limit (or infinite, or not a number: no reference yet);
-  // l = l alpha. The four lanes of a row agree.
-  __device__ __forceinline__ float move(const float (&s)[kN / 2], float scale_log2, int h, float part) {
-    int over = !(part <= kLimit);
+  // The four lanes of a row agree.
+  __device__ __forceinline__ float move_row(const float (&s)[kN / 2], float scale_log2, int h, float part) {
+    int over = must_move(part, h);
     over |= __shfl_xor_sync(0xffffffffu, over, 1);
     over |= __shfl_xor_sync(0xffffffffu, over, 2);
     float tops[4] = {s[2 * h], s[2 * h + 1], s[2 * h + 4], s[2 * h + 5]};

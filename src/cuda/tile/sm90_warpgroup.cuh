@@ -14,6 +14,7 @@
 #include "cuda/tile/sm90_scores.cuh"
 #include "cuda/tile/sm90_shared.cuh"
 #include "cuda/tile/sm90_softmax.cuh"
+#include "cuda/tile/sm90_turns.cuh"
 
 namespace anymask::sm90 {
 
@@ -39,6 +40,7 @@ struct Warpgroup {
   float o[S::kDv / 2];
   Ring<S::kStages> ring{};
   Ring<S::kQSlots> q_ring{};
+  Turns<S::kWarpgroups> turns{};
 
   __device__ __forceinline__ int lane() const { return ptx::thread_index() % 32; }
   __device__ __forceinline__ int row() const {  // of the warpgroup's 64; and row() + 8

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -50,6 +51,7 @@ struct Warp {
 };
 struct NamedBarrier {
   int arrived = 0;
+  bool holds = false, held = false;  // the condition: so far, and in the phase that is done
   uint64_t turn = 0;
 };
 struct Mbarrier {
@@ -240,15 +242,18 @@ void collective(const char* operation, void* operands, void (*act)(Lanes lanes))
   wait_until(operation, [&] { return warp.turn != turn; });
 }
 
-void block_barrier(int id, int threads, bool wait) {
+bool block_barrier(int id, int threads, bool wait, bool condition) {
   NamedBarrier& barrier = block->named[id];
   const uint64_t turn = barrier.turn;
+  barrier.holds = barrier.holds || condition;
   if (++barrier.arrived == threads) {
+    barrier.held = std::exchange(barrier.holds, false);
     barrier.arrived = 0;
     ++barrier.turn;
   } else if (wait) {
     wait_until("a barrier of the block", [&] { return barrier.turn != turn; });
   }
+  return barrier.held;
 }
 
 void mbarrier_init(const void* barrier, int arrivals) {

@@ -47,8 +47,8 @@ uint8_t* shared_pointer(uint32_t offset, uint32_t bytes);
 using Lanes = void* const (&)[32];
 void collective(const char* operation, void* operands, void (*act)(Lanes lanes));
 
-// bar.sync and bar.arrive.
-void block_barrier(int id, int threads, bool wait);
+// bar.sync and bar.arrive; to those who wait: whether the condition held for any who came.
+bool block_barrier(int id, int threads, bool wait, bool condition = false);
 
 // An mbarrier is known by its address. Its phase completes when all arrivals and all bytes that were announced have
 // come.

@@ -10,6 +10,7 @@ ANYMASK_INSTANCE(0)
 ANYMASK_INSTANCE(1)
 ANYMASK_INSTANCE(2)
 ANYMASK_INSTANCE(3)
+ANYMASK_INSTANCE(4)
 #undef ANYMASK_INSTANCE
 
 template void emulation::run_combine<__half>(const AttentionParams&);

@@ -29,8 +29,10 @@ void run_sm90_attention_fwd(const sm90::Maps& maps, const AttentionParams& param
 template <class T, int32_t index>
 void launch_sm90_attention_fwd_shape(const sm90::Maps& maps, const AttentionParams& params,
                                      const Sm90ForwardConfig& config, const CudaDevice&, cudaStream_t) {
-  config.modified ? run_sm90_attention_fwd<T, sm90_forward_shape(index, true), true>(maps, params, config)
-                  : run_sm90_attention_fwd<T, sm90_forward_shape(index, false), false>(maps, params, config);
+  if constexpr (!sm90_forward_shapes[index].long_rows) {
+    if (config.modified) return run_sm90_attention_fwd<T, sm90_forward_shape(index, true), true>(maps, params, config);
+  }
+  run_sm90_attention_fwd<T, sm90_forward_shape(index, false), false>(maps, params, config);
 }
 
 namespace emulation {

@@ -10,6 +10,10 @@ namespace anymask::ptx {
 inline void barrier_sync(int id, int threads) { emulation::block_barrier(id, threads, true); }
 inline void barrier_arrive(int id, int threads) { emulation::block_barrier(id, threads, false); }
 
+inline bool barrier_any(int id, int threads, bool condition) {
+  return emulation::block_barrier(id, threads, true, condition);
+}
+
 // Registers are not counted; that the whole warp comes is.
 template <int registers>
 inline void registers_decrease() {
