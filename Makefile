@@ -4,7 +4,7 @@ SHELL := /bin/bash
 SECONDS_EACH ?= 60
 ANYMASK := build/release/bin/anymask
 
-.PHONY: help build demo test bench peers format lint asan tsan fuzz clean
+.PHONY: help build demo test bench peers docs format lint asan tsan fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ peers: ## time other libraries on the same cases: bench/results/peers.json and t
 	@scripts/setup.sh build peers
 	@scripts/build.sh release anymask_cli
 	@scripts/bench.sh --peers
+
+docs: ## the documentation as pages: build/site/index.html
+	@scripts/site.sh
 
 format: ## clang-format every C++ file
 	@scripts/format.sh

@@ -16,4 +16,5 @@ else
   shown_step "measuring all CPU suites" "10 minutes" measure
 fi
 scripts/readme_table.py
+scripts/plot_results.py
 echo "-- README.md's figures are those of bench/results/"

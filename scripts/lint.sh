@@ -11,7 +11,7 @@ tidy() {
 }
 types() {
   local folder
-  for folder in examples/real scripts bench; do MYPYPATH=$folder .venv/bin/mypy "$folder"/*.py || return; done
+  for folder in examples/real examples/python scripts bench; do MYPYPATH=$folder .venv/bin/mypy "$folder"/*.py || return; done
 }
 step "clang-tidy" "10 minutes on two cores" tidy
 step "ruff" "1 s" .venv/bin/ruff check .

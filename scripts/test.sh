@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold, from a bare clone: what CI runs. Stops at the first failure.
 #
-# 1. set-up  2. release build by g++  3. all tests  4. the Python package: wheel, types, tests
+# 1. set-up  2. release build by g++  3. all tests  4. the Python package: wheel, types, tests; the documentation's pages, without warnings
 # 5. library and command line by clang++, its warnings errors too, with address and undefined-behaviour sanitizers: the tests of
 #    the inside, and the fuzzers' corpora. The thread sanitizer has a target of its own: `make tsan`.
 set -euo pipefail
@@ -32,6 +32,7 @@ scripts/setup.sh build test
 CUDA_ARCHITECTURES=80 EXPECTED="15 minutes on two cores, half of them where nvcc is missing" scripts/build.sh release
 run_tests "all tests (2 to 4 minutes)" build/release
 scripts/test_python.sh
+scripts/site.sh
 summaries+=("Python: passed")
 
 # The sanitizers' build holds what touches memory most: the kernels, the boundary, the parsers. All tests: `make asan`, `make tsan`.

@@ -59,17 +59,20 @@ def attention(
     """Exact softmax attention under any mask, at the cost of what the mask keeps.
 
     Args:
-        q, k, v: `[b, s_q, h_q, d]`, `[b, s_kv, h_kv, d]`, `[b, s_kv, h_kv, d_v]` of one type, any strides with a
-            contiguous last axis; `h_q % h_kv == 0`. With `cu_seqlens_q`, packed: `[total, heads, d]`.
+        q: `[b, s_q, h_q, d]`, any strides with a contiguous last axis; with `cu_seqlens_q`, `[total, heads, d]`.
+        k: `[b, s_kv, h_kv, d]` of q's type; `h_q % h_kv == 0`.
+        v: `[b, s_kv, h_kv, d_v]` of q's type.
         mask: what is kept; all by default. A text is parsed.
         bias: added after the softcap: `[b | 1, h_q | h_kv | 1, s_q | 1, s_kv]`, or `[s_q | 1, s_kv]`.
         scale: `1 / sqrt(d)` by default.
         softcap: 0 for none; else `s = softcap * tanh(s / softcap)`.
         sinks: `[h_q]`, a logit in the denominator only.
         alibi_slopes: `[h_q]` or `[b, h_q]`; adds `-slope * |p - kv|`.
-        cu_seqlens_q, cu_seqlens_kv: offsets `[n + 1]` of packed sequences, on the CPU.
+        cu_seqlens_q: offsets `[n + 1]` of packed sequences, on the CPU.
+        cu_seqlens_kv: those of the keys, where they differ.
         return_lse: also return the natural logarithm of the denominator, `[b, h_q, s_q]` float32.
-        out, lse: memory to write into; new arrays of q's library by default.
+        out: memory to write into; a new array of q's library by default.
+        lse: the same for the lse.
         deterministic: a backward pass that is the same bit for bit; a CPU's always is.
         backend: "cpu", "cuda" or "reference" (double precision); by the arrays' device by default.
 

@@ -234,7 +234,7 @@ def python_blocks(path: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("path", ["README.md", "docs/index.md", "docs/python.md", "docs/coming-from.md"])
 def test_examples_in_documents_run(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(path)

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Draws docs/pictures/performance-*.svg from bench/results/*.json, and docs/pictures/performance.md, which shows them.
+
+    scripts/plot_results.py           draws
+    scripts/plot_results.py --check   fails when the pictures say anything else than the results do
+
+One picture a machine and suite: a bar for each case and contender, as a share of the peak; text at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import tree
+
+RESULTS = tree.ROOT / "bench" / "results"
+FOLDER = tree.ROOT / "docs" / "pictures"
+US = "anymask"
+ROW, LABEL, BARS, END = 18, 390, 420, 210  # pixels: a bar, the texts before it, the bars, the texts after them
+DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
+
+Line = dict[str, Any]
+
+
+def load(folder: Path) -> dict[tuple[str, str], list[Line]]:
+    """Lines that have a share of a peak, by machine and suite. A case measured twice counts as it was measured last."""
+    found: dict[tuple[str, str], dict[tuple[str, ...], Line]] = {}
+    for path in sorted(folder.glob("*.json")):
+        for text in path.read_text(encoding="utf-8").splitlines():
+            line: Line = json.loads(text)
+            if line["share"] is None or line["direction"] not in DIRECTIONS:
+                continue
+            group = found.setdefault((line["device"], line["suite"]), {})
+            key = (line["case"], line["direction"], line["dtype"], line["who"])
+            group[key] = line
+    return {key: list(lines.values()) for key, lines in found.items()}
+
+
+def picture(lines: list[Line]) -> str:
+    """The bars of one suite."""
+    cases: dict[tuple[str, str, str], list[Line]] = {}
+    for line in lines:
+        cases.setdefault((line["case"], line["direction"], line["dtype"]), []).append(line)
+    widest = max(1.0, *(line["share"] for line in lines))
+    scale = BARS / widest
+    rows: list[str] = []
+    y = 8
+    for (case, direction, dtype), of_case in cases.items():
+        label = f"{case} {DIRECTIONS[direction]} {dtype}"
+        rows.append(f'<text x="{LABEL - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
+        for line in sorted(of_case, key=lambda one: (one["who"] != US, one["ms"])):
+            rate = f"{line['tflops']:.0f} TFLOP/s" if line["tflops"] >= 10 else f"{1000 * line['tflops']:.0f} GFLOP/s"
+            kind = "us" if line["who"] == US else "peer"
+            end = LABEL + scale * line["share"]
+            rows.append(f'<rect class="{kind}" x="{LABEL}" y="{y + 2}" width="{end - LABEL:.1f}" height="{ROW - 5}"/>')
+            ms = f"{line['ms']:.0f}" if line["ms"] >= 100 else f"{line['ms']:.3g}"
+            said = f"{escape(line['who'])} {rate}, {ms} ms"
+            rows.append(f'<text x="{end + 5:.1f}" y="{y + 13}">{said}</text>')
+            y += ROW
+        y += 5
+    peak = LABEL + scale
+    style = (
+        "text{font:12px sans-serif;fill:#222}.us{fill:#3949ab}.peer{fill:#b0b7c3}"
+        "line{stroke:#c62828;stroke-dasharray:3 3}rect.page{fill:#fff}"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LABEL + BARS + END}" height="{y + 8}">\n'
+        f'<style>{style}</style>\n<rect class="page" width="100%" height="100%"/>\n'
+        f'<line x1="{peak:.1f}" x2="{peak:.1f}" y1="2" y2="{y}"/>\n' + "\n".join(rows) + "\n</svg>\n"
+    )
+
+
+def pages(results: dict[tuple[str, str], list[Line]]) -> dict[str, str]:
+    """The files to write, by name."""
+    files: dict[str, str] = {}
+    text: list[str] = []
+    for (device, suite), lines in results.items():
+        name = "performance-" + re.sub(r"[^a-z0-9]+", "-", f"{device} {suite}".lower()).strip("-") + ".svg"
+        files[name] = picture(lines)
+        newest = max(lines, key=lambda line: line["date"])
+        text.append(f"## {device}: {suite}\n")
+        text.append(f"{newest['versions']}; commit {newest['commit']}; {newest['date'][:10]}.\n")
+        text.append(f"![{device}, {suite}](pictures/{name})\n")
+    files["performance.md"] = "\n".join(text) or "Nothing is measured yet: `make bench`.\n"
+    return files
+
+
+def main() -> int:
+    """Draws, or checks; the exit status."""
+    wanted = pages(load(RESULTS))
+    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("performance*")}
+    if "--check" in sys.argv[1:]:
+        same = there == wanted
+        print("docs/pictures: plots are those of bench/results" if same else
+              "docs/pictures: plots differ from bench/results: run scripts/plot_results.py")
+        return 0 if same else 1
+    for name in there.keys() - wanted.keys():
+        (FOLDER / name).unlink()
+    for name, text in wanted.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
