@@ -56,7 +56,14 @@ ANYMASK_API void anymask_free(void* pointer);
 typedef struct anymask_mask_s* anymask_mask_t; /* immutable; safe to share between threads */
 
 /* An array a mask refers to by @name. copy != 0: copied now. copy == 0: borrowed; must stay alive and unchanged while a
- * mask uses it. */
+ * mask uses it.
+ *
+ * An array in device memory is borrowed. Calls on that device read it there, on their stream: nothing is copied, and a
+ * captured graph reads what the array holds when it is replayed. Its shape and type are checked, its contents cannot
+ * be: wrong ones are brought back to valid ones (offsets that never fall and end at their length, parents before
+ * children, clipped intervals), never followed out of bounds. Every check sees arrays on the CPU. Two such arrays are
+ * equal when they are the same memory. Functions that look at a mask (dense, coverage, count, plan, bytes, explain)
+ * copy them, and wait for the device. */
 typedef struct anymask_named_array {
   const char* name;
   const DLTensor* tensor;
@@ -190,9 +197,13 @@ typedef struct anymask_options {
   double softcap;              /* 0: none; else s = cap * tanh(s / cap) */
   const DLTensor* bias; /* [b or 1, h_q or h_kv or 1, s_q or 1, s_kv] or [s_q or 1, s_kv], added after the softcap;
                          * packed: [n or 1, h_q or h_kv or 1, max_s_q or 1, max_s_kv], counted inside each sequence */
-  const DLTensor* alibi_slopes;  /* [h_q] or [b, h_q]: adds -slope * |p - kv| */
-  const DLTensor* sinks;         /* [h_q]: a logit in the denominator only */
-  const DLTensor* cu_seqlens_q;  /* [n + 1], int32 or int64: packed tensors */
+  const DLTensor* alibi_slopes; /* [h_q] or [b, h_q]: adds -slope * |p - kv| */
+  const DLTensor* sinks;        /* [h_q]: a logit in the denominator only */
+  /* [n + 1], int32 or int64: packed tensors. On the CPU; or on the tensors' device, where they are read like the arrays
+   * of a mask: never copied, new ones each time a captured graph is replayed, brought back to valid ones. There the
+   * mask is of causal, window, stride, full and none (with a cu_seqlens_kv in other memory than cu_seqlens_q, which ask
+   * for no positions: full and none), and there is no bias. */
+  const DLTensor* cu_seqlens_q;
   const DLTensor* cu_seqlens_kv; /* [n + 1]; NULL: as cu_seqlens_q */
   int32_t deterministic;
   int32_t num_threads; /* CPU; 0: all this process may use */

@@ -173,6 +173,7 @@ class Tensor {
   size_t rank() const { return rank_; }
   Dims shape() const { return {shape_.data(), rank_}; }
   void* data() const { return data_; }
+  DLDevice device() const { return device_; }
 
   // The DLPack view; valid while this object lives and stays where it is.
   DLTensor dlpack() const {
@@ -225,6 +226,7 @@ class Tensor {
 
 // An array a mask holds: offsets, parents, packed bits, a block map, a bias. From numbers, or from a tensor.
 // Copied when the mask is made; borrow() keeps the caller's memory instead, which must then outlive the mask unchanged.
+// Device memory is always borrowed: calls there read it on their stream, whatever it holds then.
 class Array {
  public:
   Array() = default;  // "not given"
@@ -232,7 +234,10 @@ class Array {
   Array(std::vector<int64_t> values) : ints_(std::move(values)), defined_(true) {}
   Array(std::span<const int64_t> values) : ints_(values.begin(), values.end()), defined_(true) {}
   Array(const std::vector<int32_t>& values) : ints_(values.begin(), values.end()), defined_(true) {}
-  Array(const Tensor& tensor) : tensor_(tensor), defined_(true) {}
+  Array(const Tensor& tensor)
+      : tensor_(tensor),
+        defined_(true),
+        copy_(tensor.device().device_type != kDLCUDA && tensor.device().device_type != kDLCUDAManaged) {}
 
   static Array borrow(const Tensor& tensor) {
     Array a(tensor);
@@ -521,7 +526,7 @@ struct Options {
   double softcap = 0;                // 0: none; else s = softcap * tanh(s / softcap)
   Tensor alibi_slopes = {};          // [h_q] or [b, h_q]: adds -slope * |p - kv|
   Tensor sinks = {};                 // [h_q]: a logit in the denominator only
-  Tensor cu_seqlens_q = {};          // int32 or int64 [n + 1], on the CPU: packed tensors [total, heads, dim]
+  Tensor cu_seqlens_q = {};          // int32 or int64 [n + 1]: packed tensors [total, heads, dim]
   Tensor cu_seqlens_kv = {};         // none: as cu_seqlens_q
   // Backward only.
   Tensor dlse = {};    // [b, h_q, s_q] float32: gradient flowing in through lse

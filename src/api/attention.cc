@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "api/call.h"
+#include "api/host_mask.h"
 #include "api/json.h"
 #include "api/status.h"
 #include "api/text.h"
@@ -56,11 +57,11 @@ std::string explain(const CallArguments& arguments) {
   PlanRequest request;
   read_tile(facts, request);
   request.transposed = arguments.direction == Direction::backward;
-  const TileSource source = TileSource::make(*call.mask, problem.sequences, problem.h_q, problem.h_kv, request);
+  const Mask mask = on_host(*call.mask);
+  const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, request);
   const PlanStats stats =
-      source.planned()
-          ? source.plan()->stats
-          : build_plan(anymask::bind(*call.mask, problem.sequences, problem.h_q, problem.h_kv), request).stats;
+      source.planned() ? source.plan()->stats
+                       : build_plan(anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv), request).stats;
 
   Json json;
   json.open('{').key("backend");

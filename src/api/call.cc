@@ -10,6 +10,7 @@
 
 #include "api/lengths.h"
 #include "api/overlap.h"
+#include "api/packed_mask.h"
 #include "api/view.h"
 #include "core/error.h"
 #include "dispatch/dispatch.h"
@@ -223,6 +224,10 @@ class Checker {
       const TensorView cu_q = view_of(op_, "cu_seqlens_q", *options_.cu_seqlens_q);
       const TensorView cu_kv =
           options_.cu_seqlens_kv == nullptr ? TensorView{} : view_of(op_, "cu_seqlens_kv", *options_.cu_seqlens_kv);
+      if (cu_q.device.kind != DeviceKind::cpu && cu_q.device == problem().device) {
+        read_offsets_on_device(cu_q, cu_kv);
+        return;
+      }
       problem().sequences = packed_sequences(op_, cu_q, cu_kv, total_q_, total_kv_);
       input("cu_seqlens_q", cu_q);
       if (cu_kv.defined()) input("cu_seqlens_kv", cu_kv);
@@ -240,6 +245,39 @@ class Checker {
       problem().max_s_q = total_q_;
       problem().max_s_kv = total_kv_;
     }
+    check_counts(op_, problem().sequences, problem().h_q);
+  }
+
+  // Lengths the host does not know: one sequence of documents, planned on the device.
+  void read_offsets_on_device(const TensorView& cu_q, const TensorView& cu_kv) {
+    const bool own_kv = cu_kv.defined() && (cu_kv.data != cu_q.data || cu_kv.dtype != cu_q.dtype ||
+                                            cu_kv.shape != cu_q.shape || cu_kv.stride != cu_q.stride);
+    if (own_kv && cu_kv.device != cu_q.device)
+      fail_invalid(op_, ": cu_seqlens_kv is not where cu_seqlens_q is, on CUDA device ", cu_q.device.index,
+                   "; expected both in one place: copy one of them");
+    if (own_kv && cu_kv.shape[0] != cu_q.shape[0])
+      fail_invalid(op_, ": cu_seqlens_kv has ", cu_kv.shape[0], " offsets and cu_seqlens_q has ", cu_q.shape[0],
+                   "; expected as many: both cut the same sequences");
+    if (!own_kv && total_q_ != total_kv_)
+      fail_invalid(op_, ": k has ", total_kv_, " tokens and q has ", total_q_, ", but cu_seqlens_kv is ",
+                   cu_kv.defined() ? "cu_seqlens_q" : "not given", ": pass its own where they differ");
+    const auto refuse = [this](const char* what) {
+      fail_unsupported(op_, ": ", what,
+                       " is given and cu_seqlens_q is on the device, where the lengths it is counted by ",
+                       "are not known to the host: pass cu_seqlens on the CPU");
+    };
+    if (options_.bias != nullptr) refuse("bias");
+    if (options_.alibi_slopes != nullptr && own_kv) refuse("alibi_slopes");
+    check_tokens(op_, "q", total_q_);
+    check_tokens(op_, "k", total_kv_);
+    input("cu_seqlens_q", cu_q);
+    if (own_kv) input("cu_seqlens_kv", cu_kv);
+    call_.packed = std::make_shared<const Mask>(packed_mask(op_, *call_.mask, cu_q, cu_kv, own_kv));
+    call_.mask = call_.packed.get();
+    batch_ = 1;
+    problem().sequences = {{0, 0, total_q_, 0, total_kv_}};
+    problem().max_s_q = total_q_;
+    problem().max_s_kv = total_kv_;
     check_counts(op_, problem().sequences, problem().h_q);
   }
 

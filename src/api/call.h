@@ -2,6 +2,8 @@
 // options is here, and all of them pass before anything is written.
 #pragma once
 
+#include <memory>
+
 #include "anymask/anymask.h"
 #include "backend/backend.h"
 #include "core/interrupt.h"
@@ -26,8 +28,9 @@ struct CallArguments {
 
 struct Call {
   AttentionProblem problem;
-  const Mask* mask = nullptr;      // lives as long as the caller's handle, or for ever
-  const Backend* named = nullptr;  // null: "auto"
+  const Mask* mask = nullptr;          // lives as long as the caller's handle, this call, or for ever
+  std::shared_ptr<const Mask> packed;  // where the call made one of its own
+  const Backend* named = nullptr;      // null: "auto"
   Launch launch;
   InterruptFunction interrupted = nullptr;  // null: nobody is asked
   void* interrupted_context = nullptr;

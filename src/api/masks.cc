@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/call.h"
+#include "api/host_mask.h"
 #include "api/json.h"
 #include "api/lengths.h"
 #include "api/overlap.h"
@@ -25,8 +26,11 @@ Array read_array(const char* operation, const char* fallback_name, const anymask
   const std::string shown = name.empty() ? fallback_name : "@" + name;
   const TensorView view = view_of(operation, shown.c_str(), required(operation, shown.c_str(), given.tensor));
   if (view.rank == 0) fail_invalid(operation, ": ", shown, " is a single number; expected an array: give it an axis");
-  if (view.device.kind != DeviceKind::cpu)
-    fail_unsupported(operation, ": ", shown, " is on a CUDA device; masks hold arrays on the CPU: copy it");
+  if (view.device.kind != DeviceKind::cpu && given.copy != 0)
+    fail_invalid(
+        operation, ": ", shown, " is on CUDA device ", view.device.index,
+        " and to be copied; masks copy arrays of the CPU alone: borrow it (copy = 0) and keep it alive, or copy "
+        "it to the CPU");
   return given.copy != 0 ? Array::own(view, name) : Array::borrow(view, name);
 }
 
@@ -88,7 +92,7 @@ struct PlaneOf {
 };
 PlaneOf plane_of(const char* operation, anymask_mask_t mask, const anymask_lengths* lengths, int64_t sequence,
                  int64_t head) {
-  const Mask& m = required(operation, "mask", mask).mask;
+  const Mask m = on_host(required(operation, "mask", mask).mask);
   const Lengths l = read_lengths(operation, lengths);
   const auto sequences = static_cast<int64_t>(l.sequences.size());
   if (sequence < 0 || sequence >= sequences)
@@ -212,7 +216,7 @@ anymask_status anymask_mask_to_bytes(anymask_mask_t mask, uint8_t** out, size_t*
   return guarded([&] {
     uint8_t*& result = required("mask bytes", "out", out);
     size_t& result_size = required("mask bytes", "size", size);
-    const std::vector<uint8_t> bytes = required("mask bytes", "mask", mask).mask.to_bytes();
+    const std::vector<uint8_t> bytes = on_host(required("mask bytes", "mask", mask).mask).to_bytes();
     result = reinterpret_cast<uint8_t*>(give_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
     result_size = bytes.size();
   });
@@ -328,7 +332,7 @@ anymask_status anymask_mask_count(anymask_mask_t mask, const anymask_lengths* le
     constexpr const char* kOperation = "mask count";
     int64_t& kept_sum = required(kOperation, "kept", kept);
     int64_t& pairs_sum = required(kOperation, "pairs", pairs);
-    const Mask& m = required(kOperation, "mask", mask).mask;
+    const Mask m = on_host(required(kOperation, "mask", mask).mask);
     const Lengths l = read_lengths(kOperation, lengths);
     const BoundMask bound = anymask::bind(m, l.sequences, l.h_q, l.h_kv);
     std::vector<int64_t> uses(bound.planes.size());

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "api/call.h"
+#include "api/host_mask.h"
 #include "api/lengths.h"
 #include "api/status.h"
 #include "api/view.h"
@@ -67,7 +68,7 @@ anymask_status anymask_plan_create(anymask_mask_t mask, const anymask_lengths* l
   return guarded([&] {
     constexpr const char* kOperation = "plan";
     anymask_plan_t& result = required(kOperation, "out", out);
-    const Mask& m = required(kOperation, "mask", mask).mask;
+    const Mask m = on_host(required(kOperation, "mask", mask).mask);
     const PlanRequest request = read_request(kOperation, options);
     const Lengths l = read_lengths(kOperation, lengths);
     result = new anymask_plan_s{build_plan(anymask::bind(m, l.sequences, l.h_q, l.h_kv), request)};

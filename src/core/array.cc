@@ -68,7 +68,8 @@ Array Array::own(std::vector<int64_t> values, std::string name) {
 Array Array::own(const TensorView& source, std::string name) {
   check_rank(source, name);
   if (source.device.kind != DeviceKind::cpu) {
-    fail_invalid("mask: array @", name, " is on a CUDA device; a copy needs host memory: copy it to the CPU first");
+    fail_invalid("mask: array ", name.empty() ? "(unnamed)" : "@" + name, " is on CUDA device ", source.device.index,
+                 "; what is copied is read on the host: borrow it, or copy it to the CPU first");
   }
   const int64_t numel = source.numel();
   if (numel > 0 && source.data == nullptr)

@@ -1,4 +1,5 @@
-// An array a mask refers to: offsets, parents, packed bits, a block map, a bias. Owned or borrowed; never changed.
+// An array a mask refers to: offsets, parents, packed bits, a block map, a bias. Owned or borrowed; never changed by
+// us. One in device memory is borrowed, and known to the host by its shape and type alone.
 #pragma once
 
 #include <initializer_list>
@@ -21,6 +22,7 @@ struct Array {
   static Array borrow(const TensorView& source, std::string name = "");
 
   bool owned() const { return owner != nullptr; }
+  bool on_device() const { return view.device.kind != DeviceKind::cpu; }
   // Element `index` of a rank-1 integer array.
   int64_t integer(int64_t index) const {
     const int64_t at = index * view.stride[0];

@@ -194,8 +194,13 @@ class PlaneBuilder {
 
 class BoundMaskBuilder {
  public:
-  BoundMaskBuilder(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv)
-      : program_(mask.program()), tree_(tree_of(program_)), sequences_(sequences), h_q_(h_q), h_kv_(h_kv) {}
+  BoundMaskBuilder(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader)
+      : program_(mask.program()),
+        tree_(tree_of(program_)),
+        sequences_(sequences),
+        h_q_(h_q),
+        h_kv_(h_kv),
+        reader_(reader) {}
 
   BoundMask build() {
     check_shapes();
@@ -220,7 +225,8 @@ class BoundMaskBuilder {
                                          .num_sequences = static_cast<int64_t>(sequences_.size()),
                                          .head = head,
                                          .h_q = h_q_,
-                                         .h_kv = h_kv_});
+                                         .h_kv = h_kv_,
+                                         .reader = reader_});
           const auto [same, is_new] = by_digest.try_emplace(plane.digest(), static_cast<int32_t>(bound.planes.size()));
           if (is_new) bound.planes.push_back(std::move(plane));
           found->second = same->second;
@@ -278,7 +284,8 @@ class BoundMaskBuilder {
                                 .num_sequences = static_cast<int64_t>(sequences_.size()),
                                 .head = 0,
                                 .h_q = h_q_,
-                                .h_kv = h_kv_});
+                                .h_kv = h_kv_,
+                                .reader = reader_});
       extents_[i] = extents_of(arguments);
       by_batch_ |= extents_[i].batch > 1;
       heads(extents_[i].heads);
@@ -305,7 +312,10 @@ class BoundMaskBuilder {
     for (const int64_t number : args.ints) leaf->hasher.add(static_cast<uint64_t>(number));
     leaf->digest = leaf->hasher.finish();
     BoundOperand& operand = found->second;
-    if (args.s_q > 0 && args.s_kv > 0) {
+    if (leaf->unread) {
+      operand.first = leaf->first;
+      operand.last = leaf->last;
+    } else if (args.s_q > 0 && args.s_kv > 0) {
       operand.whole = leaf->ops->classify(args, {0, args.s_q, 0, args.s_kv});
       if (leaf->ops->interval != nullptr) {
         operand.first = leaf->ops->interval(args, 0);
@@ -384,6 +394,7 @@ class BoundMaskBuilder {
     builder.lay_out(root, code->steps, code->leaves);
     code->stack = node.stack;
     code->band = node.band;
+    code->unread = std::any_of(code->leaves.begin(), code->leaves.end(), [](const auto& leaf) { return leaf->unread; });
     if (code->stack > max_stack)
       throw Error(Status::internal, "mask: evaluation needs more stack than 2^63 leaves could");
     Hasher hasher;
@@ -403,14 +414,15 @@ class BoundMaskBuilder {
   const ProgramTree tree_;
   const std::span<const Sequence> sequences_;
   const int64_t h_q_, h_kv_;
+  const Device reader_;
   bool by_batch_ = false;     // planes differ between batch entries of equal lengths
   int64_t head_classes_ = 1;  // 1, h_kv or h_q: heads that may have planes of their own
   std::vector<Extents> extents_;
   std::map<std::tuple<size_t, int64_t, int64_t, int64_t, int64_t>, BoundOperand> leaves_;
 };
 
-BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv) {
-  return BoundMaskBuilder(mask, sequences, h_q, h_kv).build();
+BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader) {
+  return BoundMaskBuilder(mask, sequences, h_q, h_kv, reader).build();
 }
 
 }  // namespace anymask

@@ -41,7 +41,12 @@ class PlaneMask {
   // Those of rows [q_begin, q_begin + rows), all inside the plane: the fast way to many.
   void intervals(int64_t q_begin, int64_t rows, Interval* out) const;
 
-  Digest digest() const;  // of program, lengths and array contents as this plane sees them: equal digests, equal planes
+  // Arrays of it lie on a device and the host knows no contents: nothing above may be called but is_band().
+  bool unread() const;
+
+  // Of program, lengths and array contents as this plane sees them (on a device: their places): equal digests, equal
+  // planes.
+  Digest digest() const;
 
   struct Code;  // plane_code.h: the flat form, for whoever evaluates it elsewhere
   const Code& code() const { return *code_; }
@@ -71,7 +76,8 @@ inline bool groups_share_planes(const BoundMask& mask, int64_t group) {
 }
 
 // Binds `mask` to every sequence and head. Mask heads may number 1, h_kv or h_q. Equal planes are shared.
-// Errors name the mask kind, the argument, the length it should have had.
-BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv);
+// Errors name the mask kind, the argument, the length it should have had. Arrays lie on the host, or on the device of
+// who reads them: of these, shapes and types are checked and contents are not.
+BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader = {});
 
 }  // namespace anymask

@@ -51,6 +51,16 @@ Digest Hasher::finish() const {
   return {low + fold(high, 0x9e3779b97f4a7c15), high ^ avalanche(low)};
 }
 
+void add_place(Hasher& hasher, const TensorView& view) {
+  hasher.add(uint64_t{0x9b1d3f} + static_cast<uint64_t>(view.dtype));
+  hasher.add(static_cast<uint64_t>(view.device.index));
+  hasher.add(reinterpret_cast<uintptr_t>(view.data));
+  for (int i = 0; i < view.rank; ++i) {
+    hasher.add(static_cast<uint64_t>(view.shape[i]));
+    hasher.add(static_cast<uint64_t>(view.stride[i]));
+  }
+}
+
 Digest array_digest(const Array& array) {
   const TensorView& view = array.view;
   Hasher hasher;
@@ -58,6 +68,10 @@ Digest array_digest(const Array& array) {
   hasher.add(static_cast<uint64_t>(view.rank));
   for (int i = 0; i < view.rank; ++i) hasher.add(static_cast<uint64_t>(view.shape[i]));
   if (view.numel() == 0) return hasher.finish();
+  if (array.on_device()) {
+    add_place(hasher, view);
+    return hasher.finish();
+  }
 
   // Row by row along the last axis, each gathered into one buffer unless it is contiguous as it stands.
   const int last = view.rank - 1;

@@ -23,7 +23,9 @@ class Hasher {
   uint64_t low_ = 0x9e3779b97f4a7c15, high_ = 0xd1b54a32d192ed03, count_ = 0;
 };
 
-// Of type, shape and elements, whatever the strides; int32 and int64 arrays of equal values give equal digests.
+// Of type, shape and elements, whatever the strides; int32 and int64 arrays of equal values give equal digests. An
+// array on a device is its place: address, type and strides.
 Digest array_digest(const Array& array);
+void add_place(Hasher& hasher, const TensorView& view);
 
 }  // namespace anymask

@@ -122,13 +122,28 @@ Extents extents_of(const LeafArguments& arguments) {
 
 void check_extents(const LeafArguments& arguments, const PlaneContext& plane) {
   const ArrayAxes axes = arguments.row().axes;
+  const Array* first = nullptr;
   for (size_t i = 0; i < arguments.row().kind.arguments.size(); ++i) {
     const Array* array = arguments.array(i);
     if (array == nullptr) continue;
     const TensorView& view = array->view;
-    if (view.device.kind != DeviceKind::cpu) {
+    if (array->on_device() && view.device != plane.reader) {
+      fail_invalid(
+          where(arguments, i), " is on CUDA device ", view.device.index, "; this mask is read on ",
+          plane.reader.kind == DeviceKind::cpu ? std::string("the host") : cat("CUDA device ", plane.reader.index),
+          ": copy it to ",
+          plane.reader.kind == DeviceKind::cpu ? "the CPU" : "that device, where the tensors are, or the CPU");
+    }
+    if (array->on_device() && !arguments.row().device_arrays) {
       fail_invalid(where(arguments, i), " is on CUDA device ", view.device.index,
-                   "; binding a mask on the host reads it: copy it to the CPU");
+                   "; it decides what the host prepares: copy it to the CPU, or give numbers");
+    }
+    if (first == nullptr) first = array;
+    if (array->on_device() != first->on_device()) {
+      fail_invalid(where(arguments, i), " is on ",
+                   array->on_device() ? "a device and the array before it on the CPU"
+                                      : "the CPU and the array before it on a device",
+                   "; expected both in one place: copy one of them");
     }
     if (view.numel() > 0 && view.data == nullptr)
       fail_invalid(where(arguments, i), " has shape ", view, " but no data: pass its memory");
@@ -172,6 +187,26 @@ TensorView plane_view(const LeafArguments& arguments, size_t argument, const Pla
   view.rank -= dropped;
   if (view.data != nullptr) view.data = static_cast<std::byte*>(view.data) + offset * size_of(view.dtype);
   return view;
+}
+
+bool on_device(const LeafArguments& arguments) {
+  for (size_t i = 0; i < arguments.row().kind.arguments.size(); ++i) {
+    if (const Array* array = arguments.array(i)) return array->on_device();
+  }
+  return false;
+}
+
+LeafSource source_of(const TensorView& view, int64_t limit, BoundLeaf& leaf) {
+  LeafSource source;
+  source.data = view.data;
+  for (int i = 0; i < view.rank; ++i) {
+    source.extent[i] = view.shape[i];
+    source.stride[i] = view.stride[i];
+  }
+  source.limit = limit;
+  source.bytes = static_cast<int32_t>(size_of(view.dtype));
+  add_place(leaf.hasher, view);
+  return source;
 }
 
 int64_t load_integer(const TensorView& view, int64_t offset) {

@@ -57,6 +57,7 @@ struct PlaneContext {
   int64_t s_q, s_kv;
   int64_t batch, num_sequences;  // this sequence, of so many
   int64_t head, h_q, h_kv;       // this query head
+  Device reader;                 // who evaluates: its arrays need not be on the host
   int64_t shift(bool top_left) const { return top_left ? 0 : s_kv - s_q; }
 };
 
@@ -78,6 +79,14 @@ struct BoundLeaf {
   int64_t held_bytes[4] = {};  // of args.data that this leaf owns; 0: an array of the mask, read where it lies
   Digest digest{};
 
+  // Its arrays lie on a device, where the host reads nothing: no function of `ops` may be called. Arrays that are read
+  // where they lie are args.data already; what the host would hold is made on the device from the sources
+  // (src/cuda/kernels/plan_prepare.cuh), held_bytes long, and args.data is null until then. Contents no check saw are
+  // brought back to what a check would have passed, so that no read leaves its array.
+  bool unread = false;
+  LeafSource sources[2];
+  Interval first{}, last{};  // of a band: bounds of its first and last row, whatever the contents
+
   // Moves values into memory this leaf owns, as data[slot].
   template <class T>
   void hold(int slot, std::vector<T> values) {
@@ -90,6 +99,10 @@ struct BoundLeaf {
   void hold_values(int slot, std::vector<int64_t> values) {
     hasher.add_bytes(values.data(), static_cast<int64_t>(values.size()) * 8);
     hold(slot, std::move(values));
+  }
+  void make_on_device(int slot, int64_t bytes) {
+    unread = true;
+    held_bytes[slot] = bytes;
   }
   Hasher hasher;  // over contents; lengths, parameters and the kind are added after bind()
 };
@@ -108,6 +121,7 @@ struct KindRow {
   void (*check)(const LeafArguments&) = nullptr;  // what can be said without lengths
   void (*bind)(const LeafArguments&, const PlaneContext&, BoundLeaf&) = nullptr;
   LeafOps ops;
+  bool device_arrays = true;  // arrays may lie on the device that evaluates
 };
 
 std::span<const KindRow> kind_rows();
@@ -124,12 +138,16 @@ struct Extents {
   int64_t batch = 1, heads = 1;
 };
 Extents extents_of(const LeafArguments& arguments);
-// Checks device, batch and head extents of a leaf's arrays.
+// Checks device, batch and head extents of a leaf's arrays; they are all on the host, or all on the reader's device.
 void check_extents(const LeafArguments& arguments, const PlaneContext& plane);
 // Index along an axis of `extent` heads (1, h_kv or h_q) for this plane's query head.
 int64_t head_index(int64_t extent, const PlaneContext& plane);
 // An array argument's view at this plane's batch entry and head: leading axes dropped (entries: rank 0, one element).
 TensorView plane_view(const LeafArguments& arguments, size_t argument, const PlaneContext& plane);
+// Whether a leaf's arrays lie on a device, and one of them (integers or booleans of rank 0 to 2, as plane_view gives
+// it) for the kernel that reads it there. It enters the digest by its place.
+bool on_device(const LeafArguments& arguments);
+LeafSource source_of(const TensorView& view, int64_t limit, BoundLeaf& leaf);
 int64_t load_integer(const TensorView& view, int64_t offset);
 std::vector<int64_t> load_integers(const TensorView& rank1);
 

@@ -40,6 +40,20 @@ struct LeafArgs {
   uint8_t type[4] = {};  // DType of data[i]
 };
 
+// An array on a device as a leaf is to be made from it there: one or two axes, the leading ones dropped.
+struct LeafSource {
+  const void* data = nullptr;
+  int64_t extent[2] = {1, 1}, stride[2] = {};  // elements
+  int64_t limit = 0;                           // what values are brought back to: the length they count along
+  int32_t bytes = 8;                           // an element: 1, or 4 and 8 for integers
+  ANYMASK_HOST_DEVICE int64_t at(int64_t i, int64_t j = 0) const {
+    const int64_t offset = i * stride[0] + j * stride[1];
+    return bytes == 8   ? static_cast<const int64_t*>(data)[offset]
+           : bytes == 4 ? static_cast<const int32_t*>(data)[offset]
+                        : static_cast<const uint8_t*>(data)[offset];
+  }
+};
+
 // The algebra of three values.
 ANYMASK_HOST_DEVICE Kept kept_and(Kept a, Kept b) {
   if (a == Kept::empty || b == Kept::empty) return Kept::empty;

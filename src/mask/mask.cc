@@ -85,6 +85,12 @@ Mask Mask::per_head(std::vector<Mask> masks) {
   return combine(Op::per_head, masks);
 }
 
+Mask Mask::with_arrays(std::vector<Array> arrays) const {
+  MaskProgram program = *program_;
+  program.arrays = std::move(arrays);
+  return Mask(std::move(program));
+}
+
 Digest Mask::digest() const {
   if (memo_->borrowed) return digest_of(*program_);
   std::call_once(memo_->once, [this] { memo_->digest = digest_of(*program_); });

@@ -41,7 +41,11 @@ class Mask {
   std::vector<uint8_t> to_bytes() const;
   static Mask from_bytes(std::span<const uint8_t> bytes);
 
+  // The same over other arrays of the same shapes, in the order of program().arrays.
+  Mask with_arrays(std::vector<Array> arrays) const;
+
   // Over the program and the contents of its arrays; remembered unless an array is borrowed (its contents may change).
+  // An array on a device counts as its place.
   Digest digest() const;
 
   const MaskProgram& program() const { return *program_; }

@@ -21,6 +21,7 @@ struct PlaneMask::Code {
   std::vector<std::shared_ptr<const BoundLeaf>> leaves;
   uint32_t stack = 1;  // levels in use at most
   bool band = false;
+  bool unread = false;  // some leaf is
   Digest digest{};
 };
 

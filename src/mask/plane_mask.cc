@@ -179,6 +179,7 @@ void PlaneMask::words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t w
 }
 
 bool PlaneMask::is_band() const { return code_->band; }
+bool PlaneMask::unread() const { return code_->unread; }
 
 Interval PlaneMask::interval(int64_t q) const {
   const Code& code = *code_;

@@ -49,7 +49,7 @@ Instruction operator_instruction(const MaskProgram& program, Op op, uint32_t ari
 }
 
 bool prints_inline(const Array& array) {
-  return array.name.empty() && array.view.rank == 1 && is_integer(array.view.dtype) &&
+  return array.name.empty() && !array.on_device() && array.view.rank == 1 && is_integer(array.view.dtype) &&
          array.view.shape[0] <= max_inline_elements;
 }
 

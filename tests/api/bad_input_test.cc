@@ -118,6 +118,12 @@ const std::vector<BadCase>& cases() {
       {"device_bias_cuda", F, Batch, [](World& w) { w.bias.dl.device = {kDLCUDA, 0}; }, {"bias is on another device"}},
       {"device_metal", F, Batch, [](World& w) { w.q.dl.device = {kDLMetal, 0}; }, {"q is on a device of DLPack type 8"}, ANYMASK_UNSUPPORTED},
       {"device_offsets", F, Packed, [](World& w) { w.cu_q.dl.device = {kDLCUDA, 0}; }, {"cu_seqlens_q is on a CUDA device"}},
+      {"device_offsets_bias", F, Packed,
+       [](World& w) {
+         for (Buffer* x : {&w.q, &w.k, &w.v, &w.out, &w.lse, &w.cu_q, &w.cu_kv}) x->dl.device = {kDLCUDA, 0};
+       },
+       {"bias is given and cu_seqlens_q is on the device", "pass cu_seqlens on the CPU"},
+       ANYMASK_UNSUPPORTED},
 
       // ---- strides, alignment, sizes
       {"stride_last_q", F, Batch, [](World& w) { w.q.strides = {512, 128, 16, 2}; w.q.make({2, 4, 8, 32}); w.q.shape[3] = 16; },

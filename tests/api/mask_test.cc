@@ -24,6 +24,29 @@ std::string picture(const Mask& mask, int64_t s_q, int64_t s_kv, int64_t sequenc
   return text;
 }
 
+// An array said to lie on a device: borrowed, known by its place, and not read by a mask's own functions.
+TEST(Mask, ArraysOnADeviceAreBorrowed) {
+  static const std::vector<int64_t> cu = {0, 1, 3}, other = {0, 1, 3};
+  const auto there = [](const std::vector<int64_t>& values) {
+    return Tensor(values.data(), DType::int64, {3}, {}, {kDLCUDA, 0});
+  };
+  const Mask mask = causal() & documents(there(cu));
+  EXPECT_EQ(mask.str(), "causal & documents(@array0)");
+  EXPECT_TRUE(mask == (causal() & documents(there(cu))));
+  EXPECT_FALSE(mask == (causal() & documents(there(other))));
+  EXPECT_EQ(mask.digest(), (causal() & documents(there(cu))).digest());
+
+  anymask_argument argument = {};
+  argument.type = ANYMASK_ARG_ARRAY;
+  const Tensor view = there(cu);
+  const DLTensor dl = view.dlpack();
+  argument.array = {nullptr, &dl, 1};
+  anymask_mask_t made = nullptr;
+  EXPECT_EQ(anymask_mask_leaf("documents", &argument, 1, &made), ANYMASK_INVALID_ARGUMENT);
+  EXPECT_THAT(anymask_last_error(), HasSubstr("is on CUDA device 0 and to be copied"));
+  EXPECT_THAT(anymask_last_error(), HasSubstr("borrow it (copy = 0)"));
+}
+
 TEST(Mask, EveryFactoryKeepsWhatItSays) {
   EXPECT_EQ(picture(full(), 2, 3), "###/###");
   EXPECT_EQ(picture(Mask(), 2, 3), "###/###");

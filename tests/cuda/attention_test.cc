@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <anymask/anymask.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -170,6 +171,119 @@ TEST_F(Attention, GraphsReplay) {
   cudaGraphExecDestroy(ready);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
+}
+
+// What a mask reads of device memory: int32 numbers, or bytes.
+class DeviceArray {
+ public:
+  template <class T>
+  explicit DeviceArray(const std::vector<T>& values) : bytes_(values.size() * sizeof(T)), memory_(bytes_) {
+    write(values);
+  }
+  template <class T>
+  void write(const std::vector<T>& values) const {
+    EXPECT_EQ(values.size() * sizeof(T), bytes_);
+    EXPECT_EQ(cudaMemcpy(memory_.data(), values.data(), bytes_, cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  Tensor view(std::vector<int64_t> shape, DType type) const {
+    return Tensor(memory_.data(), type, std::move(shape), {}, {kDLCUDA, 0});
+  }
+
+ private:
+  size_t bytes_;
+  Memory memory_;
+};
+
+// Forward and backward of a mask over arrays on the device, captured once, are those of the mask over the same arrays
+// on the host, whatever the arrays hold when they are replayed.
+TEST_F(Attention, ArraysOnTheDevice) {
+  std::mt19937 rng(11);
+  const auto offsets = [&rng] {
+    std::vector<int32_t> cu{0, static_cast<int32_t>(s)};
+    for (int i = 0; i < 5; ++i) cu.push_back(static_cast<int32_t>(rng() % (s + 1)));
+    std::sort(cu.begin(), cu.end());
+    return cu;
+  };
+  const auto parents = [&rng] {
+    std::vector<int32_t> up;
+    for (int i = 0; i < 100; ++i) up.push_back(static_cast<int32_t>(rng() % static_cast<unsigned>(i + 1)) - 1);
+    return up;
+  };
+  const auto booleans = [&rng](int64_t count) {
+    std::vector<uint8_t> kept(static_cast<size_t>(count));
+    for (uint8_t& value : kept) value = rng() % 4 == 0;
+    return kept;
+  };
+  struct Contents {
+    std::vector<int32_t> cu, up;
+    std::vector<uint8_t> kept, map;
+  };
+  std::vector<Contents> contents;
+  for (int i = 0; i < 4; ++i) contents.push_back({offsets(), parents(), booleans(s * s), booleans(6 * 6)});
+  const DeviceArray cu(contents[0].cu), up(contents[0].up), kept(contents[0].kept), map(contents[0].map);
+  const auto masks = [](const Tensor& ends, const Tensor& tree_of, const Tensor& each, const Tensor& coarse) {
+    return std::vector<Mask>{causal() & documents(ends), tree(tree_of) | documents(ends), dense(each),
+                             blocks(coarse, 64, 64) & causal(), causal() | prefix(20) | dense(each)};
+  };
+  const std::vector<Mask> there = masks(cu.view({7}, DType::int32), up.view({100}, DType::int32),
+                                        kept.view({s, s}, DType::boolean), map.view({6, 6}, DType::boolean));
+  for (size_t i = 0; i < there.size(); ++i) {
+    Context context = {.deterministic = true};
+    const Options options = {.mask = there[i]};
+    const Memory workspace(std::max(workspace_for(options, Direction::forward, context),
+                                    workspace_for(options, Direction::backward, context)));
+    cudaStream_t stream;
+    ASSERT_CUDA(cudaStreamCreate(&stream));
+    context.stream = stream;
+    context.workspace = workspace.data();
+    context.workspace_bytes = workspace.bytes();
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    forward(options, context);
+    backward(options, context);
+    ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
+    ASSERT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+    const auto results = [this] {
+      std::vector<std::vector<uint16_t>> read;
+      for (const Memory* memory : {&out, &lse, &dq, &dk, &dv}) read.push_back(memory->read());
+      return read;
+    };
+    const auto poison = [&] {
+      for (const Memory* memory : {&out, &lse, &dq, &dk, &dv}) memory->poison();
+      workspace.poison();
+    };
+    for (Contents& c : contents) {
+      cu.write(c.cu), up.write(c.up), kept.write(c.kept), map.write(c.map);
+      poison();
+      ASSERT_CUDA(cudaGraphLaunch(ready, stream));
+      ASSERT_CUDA(cudaStreamSynchronize(stream));
+      const auto replayed = results();
+      const Mask here = masks(Tensor(c.cu, {7}), Tensor(c.up, {100}), Tensor(c.kept.data(), DType::boolean, {s, s}),
+                              Tensor(c.map.data(), DType::boolean, {6, 6}))[i];
+      const Options on_host = {.mask = here};
+      const Memory other(std::max(workspace_for(on_host, Direction::forward, context),
+                                  workspace_for(on_host, Direction::backward, context)));
+      Context again = context;
+      again.workspace = other.data();
+      again.workspace_bytes = other.bytes();
+      poison();
+      forward(on_host, again);
+      backward(on_host, again);
+      ASSERT_CUDA(cudaStreamSynchronize(stream));
+      ASSERT_EQ(replayed, results()) << "mask " << i;
+    }
+    // Looked at on the host, it is what the array holds now.
+    EXPECT_EQ(there[i].count({.s_q = s, .s_kv = s}).kept,
+              masks(Tensor(contents.back().cu, {7}), Tensor(contents.back().up, {100}),
+                    Tensor(contents.back().kept.data(), DType::boolean, {s, s}),
+                    Tensor(contents.back().map.data(), DType::boolean, {6, 6}))[i]
+                  .count({.s_q = s, .s_kv = s})
+                  .kept);
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
 }
 
 TEST_F(Attention, TwoStreamsAndThreadsAtOnce) {

@@ -215,6 +215,56 @@ void check_plan(const Mask& mask, const AttentionProblem& problem, const PlanSha
   compare(*memory, plan, problem, shape, bound, source);
 }
 
+// A mask's arrays in device memory, poison around them.
+class OnDevice {
+ public:
+  explicit OnDevice(const Mask& mask) {
+    std::vector<Array> arrays = mask.program().arrays;
+    for (Array& array : arrays) {
+      const Array contiguous = Array::own(array.view);
+      memory_.push_back(std::make_unique<Memory>(bytes(contiguous.view)));
+      array = Array::borrow(contiguous.view, array.name);
+      array.view.device = device;
+      array.view.data = memory_.back()->data();
+    }
+    mask_ = mask.with_arrays(std::move(arrays));
+    write(mask);
+  }
+  // The contents of another mask's arrays, of the same shapes.
+  void write(const Mask& mask) const {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const Array from = Array::own(mask.program().arrays[i].view);
+      ASSERT_EQ(bytes(from.view), bytes(mask_.program().arrays[i].view));
+      check_cuda(cudaMemcpy(memory_[i]->data(), from.view.data, bytes(from.view), cudaMemcpyHostToDevice), "uploading");
+    }
+  }
+  const Mask& mask() const { return mask_; }
+  BoundMask bound(const AttentionProblem& problem) const {
+    return anymask::bind(mask_, problem.sequences, problem.h_q, problem.h_kv, device);
+  }
+
+ private:
+  static constexpr Device device{DeviceKind::cuda, 0};
+  static size_t bytes(const TensorView& view) { return static_cast<size_t>(view.numel() * size_of(view.dtype)); }
+  std::vector<std::unique_ptr<Memory>> memory_;
+  Mask mask_;
+};
+
+void check_plan_on_device(const Mask& mask, const AttentionProblem& problem, const PlanShape& shape) {
+  const OnDevice there(mask);
+  const CudaPlanSource source(there.bound(problem), problem, shape, cuda_device(0));
+  Memory memory(source.bytes());
+  const CudaPlan plan = source.enqueue(memory.data(), nullptr);
+  memory.download();
+  compare(memory, plan, problem, shape, bound_to(mask, problem), source);
+}
+
+// All do, but neighborhood, whose arrays decide what the host prepares.
+bool reads_arrays_on_device(const Mask& mask) {
+  const auto& code = mask.program().code;
+  return std::none_of(code.begin(), code.end(), [](const Instruction& i) { return i.op == Op::neighborhood; });
+}
+
 class CudaPlanTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -259,6 +309,116 @@ TEST_F(CudaPlanTest, RandomExpressions) {
     check_plan(mask, problem_of(sequences_of(2, l.s_q, l.s_kv), 4, 2), shape_of(seed / 16));
     if (HasFailure()) FAIL() << "seed " << seed << ", " << l.s_q << " x " << l.s_kv << ": " << mask.str();
   }
+}
+
+// The same plans, bit for bit, of arrays in device memory.
+TEST_F(CudaPlanTest, EveryKindOnDevice) {
+  for (const MaskKind& kind : mask_kinds()) {
+    for (uint64_t seed = 1; seed <= 24; ++seed) {
+      std::mt19937_64 rng(seed);
+      const Lengths l = lengths[seed % std::size(lengths)];
+      const Mask mask = kind.random(rng, {l.s_q, l.s_kv, 2, 2, 1});
+      if (mask.program().arrays.empty() || !reads_arrays_on_device(mask)) continue;
+      check_plan_on_device(mask, problem_of(sequences_of(2, l.s_q, l.s_kv), 2, 1), shape_of(seed * 5));
+      if (HasFailure()) FAIL() << kind.name << ", seed " << seed << ", " << l.s_q << " x " << l.s_kv;
+    }
+  }
+}
+
+TEST_F(CudaPlanTest, RandomExpressionsOnDevice) {
+  int checked = 0;
+  for (uint64_t seed = 1; seed <= 800; ++seed) {
+    const Lengths l = lengths[seed % std::size(lengths)];
+    const Mask mask = random_mask(seed, {l.s_q, l.s_kv, 2, 4, 2}, 1 + static_cast<int>(seed % 6));
+    if (mask.program().arrays.empty() || !reads_arrays_on_device(mask)) continue;
+    ++checked;
+    check_plan_on_device(mask, problem_of(sequences_of(2, l.s_q, l.s_kv), 4, 2), shape_of(seed / 16));
+    if (HasFailure()) FAIL() << "seed " << seed << ", " << l.s_q << " x " << l.s_kv << ": " << mask.str();
+  }
+  EXPECT_GT(checked, 200);
+}
+
+// Contents no check saw: the build ends, inside its memory, and so does one of right contents after it.
+TEST_F(CudaPlanTest, WrongContentsOnDevice) {
+  std::mt19937_64 rng(1);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<int64_t> wild(60 * 2);
+    for (int64_t& value : wild) value = static_cast<int64_t>(rng()) >> (rng() % 64);
+    TensorView line;
+    line.data = wild.data();
+    line.dtype = DType::i64;
+    line.rank = 1;
+    line.shape[0] = 60;
+    line.stride[0] = 1;
+    TensorView lines = line;
+    lines.rank = 2;
+    lines.shape = {60, 2};
+    lines.stride = {2, 1};
+    const std::vector<Array> arrays{Array::borrow(line, "w"), Array::borrow(lines, "l")};
+    for (const char* text : {"documents(@w)", "documents(@w, @w) & causal", "shared_prefix(7, @w)", "tree(@w)",
+                             "row_intervals(@l, @l)", "~row_intervals(@l, @l) | documents(@w)", "prefix(@w)"}) {
+      const bool batched = std::strstr(text, "prefix(@w)") == text;
+      const AttentionProblem problem = problem_of(sequences_of(batched ? 60 : 1, 60, 700), 2, 1);
+      const OnDevice there(Mask::parse(text, arrays));
+      const CudaPlanSource source(there.bound(problem), problem, shape_of(rng()), cuda_device(0));
+      Memory memory(source.bytes());
+      static_cast<void>(source.enqueue(memory.data(), nullptr));
+      memory.download();
+      ASSERT_TRUE(memory.guard_intact()) << text;
+    }
+  }
+}
+
+// Captured once; replayed, it plans what the arrays hold then.
+TEST_F(CudaPlanTest, ReplaysReadNewContents) {
+  constexpr int64_t s_q = 300, s_kv = 700;
+  int kinds = 0;
+  for (const MaskKind& kind : mask_kinds()) {
+    // Masks of this kind whose arguments differ in the contents of arrays alone.
+    std::vector<Mask> masks;
+    for (uint64_t seed = 1; seed <= 400 && masks.size() < 3; ++seed) {
+      std::mt19937_64 rng(seed);
+      Mask mask = kind.random(rng, {s_q, s_kv, 2, 2, 1});
+      if (mask.program().arrays.empty() || !reads_arrays_on_device(mask)) continue;
+      const auto alike = [&mask](const Mask& other) {
+        const auto &a = mask.program().arrays, &b = other.program().arrays;
+        return mask.program().code == other.program().code && mask.program().ints == other.program().ints &&
+               std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Array& x, const Array& y) {
+                 return x.view.rank == y.view.rank && x.view.shape == y.view.shape && x.view.dtype == y.view.dtype;
+               });
+      };
+      if (masks.empty() || alike(masks[0])) masks.push_back(std::move(mask));
+    }
+    if (masks.size() < 2) continue;
+    ++kinds;
+    const AttentionProblem problem = problem_of(sequences_of(2, s_q, s_kv), 2, 1);
+    const PlanShape shape{.parallelism = 4};
+    const OnDevice there(masks[0]);
+    auto source = std::make_unique<CudaPlanSource>(there.bound(problem), problem, shape, cuda_device(0));
+    const CudaPlanSource other(there.bound(problem), problem, shape, cuda_device(0));
+    Memory memory(source->bytes());
+    cudaStream_t stream;
+    check_cuda(cudaStreamCreate(&stream), "creating a stream");
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
+    const CudaPlan plan = source->enqueue(memory.data(), stream);
+    check_cuda(cudaStreamEndCapture(stream, &graph), "capturing");
+    check_cuda(cudaGraphInstantiate(&exec, graph, 0), "instantiating");
+    source.reset();
+    for (const Mask& mask : masks) {
+      there.write(mask);
+      memory.poison();
+      check_cuda(cudaGraphLaunch(exec, stream), "replaying");
+      memory.download();
+      compare(memory, plan, problem, shape, bound_to(mask, problem), other);
+      if (HasFailure()) FAIL() << kind.name << ": " << mask.str();
+    }
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+  EXPECT_GE(kinds, 6);
 }
 
 // Rows of many tiles: groups of tiles, several words a row, and long rows that are cut.

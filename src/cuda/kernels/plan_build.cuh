@@ -21,7 +21,6 @@
 namespace anymask::plan_build {
 
 inline constexpr int row_threads = 128;
-inline constexpr int evaluate_threads = 256;
 inline constexpr int piece_threads = 512;
 inline constexpr int item_threads = cost_classes;
 

@@ -75,7 +75,7 @@ class CudaBackend final : public Backend {
 
  private:
   static BoundMask bound(const AttentionProblem& problem, const Mask& mask) {
-    return anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv);
+    return anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv, problem.device);
   }
   static void check_workspace(const char* operation, const Launch& launch, size_t bytes) {
     if (launch.workspace_bytes < bytes || (launch.workspace == nullptr && bytes > 0))

@@ -69,6 +69,9 @@ struct CudaPlanSource::Parts {
     launch.pairs = header.pairs;
     launch.tile_m = header.tile_m;
     launch.max_bit_tiles = bit_tiles;
+    launch.num_made = upload.num_made;
+    launch.made_units = upload.made_units;
+    launch.made_heaps = upload.made_heaps;
   }
 
   // The arrays' places in device memory, from `memory` (null: only their size

@@ -16,7 +16,8 @@ namespace anymask {
 
 class CudaPlanSource {
  public:
-  // `mask` is bound to the problem's lengths, its arrays on the host; it is not needed later. Nothing is enqueued.
+  // `mask` is bound to the problem's lengths, its arrays on the host or on this device. It is not needed later; those
+  // on the device are, where they are, whenever what was enqueued runs. Nothing is enqueued.
   CudaPlanSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape,
                  const CudaDevice& device);
   ~CudaPlanSource();

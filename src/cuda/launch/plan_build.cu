@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "cuda/kernels/plan_build.cuh"
+#include "cuda/kernels/plan_prepare.cuh"
 #include "cuda/launch/device.h"
 
 namespace anymask {
@@ -59,13 +60,13 @@ bool waits_by_itself(const CudaDevice& device) {
 
 // Launches a kernel after the one before it, set up while that still runs where the kernel waits by itself.
 template <auto kernel, class... Arguments>
-void launch_after(int32_t blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device, cudaStream_t stream,
+void launch_after(dim3 blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device, cudaStream_t stream,
                   const Arguments&... arguments) {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
@@ -96,6 +97,12 @@ void upload_plan(std::vector<std::byte> bytes, void* to, cudaStream_t stream) {
 
 void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
                        cudaStream_t stream) {
+  if (shape.num_made > 0) {
+    const int64_t units = std::min<int64_t>((shape.made_units - 1) / (prepare_threads / 32) + 1, device.num_sms);
+    const dim3 blocks(static_cast<unsigned>(shape.num_made), static_cast<unsigned>(units));
+    launch_after<plan_prepare>(blocks, prepare_threads, 0, device, stream, build);
+    if (shape.made_heaps) launch_after<plan_heaps>(shape.num_made, prepare_threads, 0, device, stream, build);
+  }
   if (shape.num_rows > 0) {
     const size_t bytes = 16 * ((static_cast<size_t>(shape.max_n_blocks) + 31) / 32);
     if (bytes > 40 * 1024) {

@@ -1,4 +1,5 @@
-// Launches what builds a plan: the upload, then five kernels. Everything is enqueued, nothing waits.
+// Launches what builds a plan: the upload, then five kernels, six or seven where arrays lie on the device. Everything
+// is enqueued, nothing waits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,6 +21,9 @@ struct PlanBuildShape {
   int32_t num_rows, num_planes, pairs;
   int32_t tile_m, max_m_blocks, max_n_blocks;
   int64_t max_bit_tiles;
+  int32_t num_made;    // leaves made of arrays on the device
+  int64_t made_units;  // of the largest of them: a warp each
+  bool made_heaps;
 };
 void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
                        cudaStream_t stream);

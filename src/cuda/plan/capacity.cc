@@ -76,6 +76,7 @@ int64_t mixed_of_intervals(const LeafArgs& a, int64_t lines, int64_t line_tile, 
 
 Bound bound_of(const BoundLeaf& leaf, const Tiling& t) {
   const LeafArgs& a = leaf.args;
+  if (leaf.ops->interval != nullptr && leaf.unread) return {2 * t.both(), 2 * t.rows()};
   if (leaf.ops->interval != nullptr) {
     return {mixed_of_band(t, [&leaf](int64_t q) { return leaf.ops->interval(leaf.args, q); }), 2 * t.rows()};
   }
@@ -98,9 +99,11 @@ Bound bound_of(const BoundLeaf& leaf, const Tiling& t) {
               t.rows() * (t.transposed ? blocks(t.s_q, a.ints[0]) : blocks(t.s_kv, a.ints[1]))};
     }
     case Op::row_intervals:
+      if (leaf.unread) return {t.all(), t.all()};
       return {mixed_of_intervals(a, t.s_q, t.tile_q, t.s_kv, t.tile_kv),
               t.transposed ? t.all() : 2 * a.ints[0] * t.rows()};
     case Op::col_intervals:
+      if (leaf.unread) return {t.all(), t.all()};
       return {mixed_of_intervals(a, t.s_kv, t.tile_kv, t.s_q, t.tile_q),
               t.transposed ? 2 * a.ints[0] * t.rows() : t.all()};
     case Op::neighborhood: {  // no key farther than a whole kernel along every axis
@@ -124,7 +127,9 @@ PlanCapacity plan_capacity(const PlaneMask& plane, int32_t tile_m, bool transpos
   const Tiling t{plane.s_q, plane.s_kv, transposed ? plan_tile_n : tile_m, transposed ? tile_m : plan_tile_n,
                  transposed};
   Bound sum{0, 0};
-  if (plane.is_band()) {
+  if (plane.is_band() && plane.unread()) {
+    sum = {2 * t.both(), 2 * t.rows()};
+  } else if (plane.is_band()) {
     sum = {mixed_of_band(t, [&plane](int64_t q) { return plane.interval(q); }), 2 * t.rows()};
   } else {
     for (const auto& leaf : plane.code().leaves) {
@@ -139,7 +144,7 @@ PlanCapacity plan_capacity(const PlaneMask& plane, int32_t tile_m, bool transpos
 BandCost band_cost(const PlaneMask& plane, int32_t tile_m) {
   constexpr int64_t max_rows = 256;
   BandCost cost;
-  cost.known = plane.is_band() && blocks(plane.s_q, tile_m) <= max_rows;
+  cost.known = plane.is_band() && !plane.unread() && blocks(plane.s_q, tile_m) <= max_rows;
   if (!cost.known) return cost;
   for (int64_t q = 0; q < plane.s_q; q += tile_m) {
     const Interval first = plane.interval(q), last = plane.interval(std::min(q + tile_m, plane.s_q) - 1);

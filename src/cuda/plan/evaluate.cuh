@@ -26,6 +26,8 @@
 
 namespace anymask::plan_build {
 
+inline constexpr int evaluate_threads = 256;  // of a block that asks for words
+
 template <class Kind>
 __device__ Kept classify_as(const LeafArgs& leaf, const Rect& r) {
   if constexpr (requires { &Kind::sketch; }) {
@@ -77,6 +79,40 @@ __device__ LaneWords words_by_columns(const LeafArgs& leaf, int64_t q, int64_t k
   return out;
 }
 
+// Where a kind is bytes in rows of 16-byte multiples: the warp loads whole sectors, 16 keys a lane, packs them and
+// hands each lane its rows through shared memory. A lane at its own rows alone reads 8 bytes of 32 lines at a time.
+template <class Kind, int words>
+__device__ LaneWords words_by_bytes(const LeafArgs& leaf, int64_t q, int64_t kv) {
+  constexpr int lanes_a_row = 4 * words, rows_at_once = 32 / lanes_a_row, rows = 128 / words;
+  __shared__ uint16_t packed[evaluate_threads / 32][rows][lanes_a_row];
+  auto& mine = packed[threadIdx.x / 32];
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int64_t first = q - lane, key = kv + 16 * (lane % lanes_a_row);
+  const int64_t inside = min_of(16, leaf.s_kv - key);
+#pragma unroll 4
+  for (int step = 0; step < rows; step += rows_at_once) {
+    const int row = step + lane / lanes_a_row;
+    const uint8_t* bytes = Kind::row(leaf, min_of(first + row, leaf.s_q - 1)) + key;
+    uint64_t half[2] = {};
+    if (inside == 16) {
+      const uint4 loaded = *reinterpret_cast<const uint4*>(bytes);
+      half[0] = uint64_t{loaded.y} << 32 | loaded.x;
+      half[1] = uint64_t{loaded.w} << 32 | loaded.z;
+    } else {
+      for (int64_t i = 0; i < inside; ++i) half[i / 8] |= uint64_t{bytes[i]} << (8 * (i % 8));
+    }
+    mine[row][lane % lanes_a_row] = static_cast<uint16_t>(Kind::pack_bytes(half[0]) | Kind::pack_bytes(half[1]) << 8);
+  }
+  __syncwarp();
+  LaneWords out;
+  for (int i = 0; i < 4; ++i) {
+    const uint16_t* from = &mine[lane + 32 * (i / words)][4 * (i % words)];
+    out.word[i] = uint64_t{from[3]} << 48 | uint64_t{from[2]} << 32 | uint64_t{from[1]} << 16 | from[0];
+  }
+  __syncwarp();  // before the next ones are written
+  return out;
+}
+
 // A row's words where the kind shares work between them, then an interval, then one at a time.
 template <class Kind, int words>
 __device__ void words_as(const LeafArgs& leaf, int64_t q, int64_t kv, uint64_t* bits) {
@@ -96,6 +132,11 @@ __device__ LaneWords words_of_kind(const LeafArgs& leaf, int64_t q, int64_t kv) 
   if constexpr (requires { &Kind::col_word; }) {
     return words_by_columns<Kind, words>(leaf, q, kv);
   } else {
+    if constexpr (requires { &Kind::pack_bytes; }) {
+      const bool whole =
+          leaf.stride[0][1] == 1 && leaf.stride[0][0] % 16 == 0 && reinterpret_cast<uintptr_t>(leaf.data[0]) % 16 == 0;
+      if (whole) return words_by_bytes<Kind, words>(leaf, q, kv);
+    }
     LaneWords out;
     for (int i = 0; i < 4; i += words) {
       words_as<Kind, words>(leaf, min_of(q + 32 * (i / words), leaf.s_q - 1), kv, out.word + i);

@@ -72,12 +72,19 @@ struct BuildPieces {  // of a plane
   int32_t count[cost_classes];  // pieces of each class
 };
 
+// A leaf whose arrays lie on the device: what they are before plan_prepare.cuh makes of them what the leaf reads.
+struct MadeLeaf {
+  int32_t leaf;
+  LeafSource sources[2];
+};
+
 // Everything in device memory.
 struct PlanBuild {
   BuildHeader* header;
   const BuildPlane* planes;      // [num_planes]
   const PlaneStep* steps;        // leaves are numbered over all planes; skips count from the plane's first step
   const LeafArgs* leaves;        // data: addresses in device memory
+  const MadeLeaf* made;          // [num_made]
   const int32_t* plane_of;       // [entries]; null: all use plane 0
   const int32_t* uses_before;    // [entries]: earlier entries with the same plane; null likewise
   const int32_t* section_begin;  // [num_sections + 1], in pairs; null: pairs_per_section

@@ -28,6 +28,19 @@ T* at_offset(void* base, size_t offset) {
   return base == nullptr || offset == 0 ? nullptr : reinterpret_cast<T*>(static_cast<std::byte*>(base) + offset);
 }
 
+// What a warp makes of a leaf's arrays at once: a word of a map, 32 lines of intervals. Everything else is one block's.
+int64_t units_of(const LeafArgs& args) {
+  switch (args.op) {
+    case Op::blocks:
+      return (args.s_q + args.ints[0] - 1) / args.ints[0] * args.ints[2];
+    case Op::row_intervals:
+    case Op::col_intervals:
+      return args.ints[1] / 32 + 1;
+    default:
+      return 1;
+  }
+}
+
 }  // namespace
 
 PlanUpload::PlanUpload(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape) {
@@ -61,13 +74,16 @@ size_t PlanUpload::append(const void* data, size_t bytes) {
 }
 
 // Arrays the leaf owns are copied as they are; those of the mask, which may have any strides, row by row.
-LeafArgs PlanUpload::upload_leaf(const BoundLeaf& leaf) {
-  LeafArgs args = leaf.args;
+PlanUpload::UploadedLeaf PlanUpload::upload_leaf(const BoundLeaf& leaf) {
+  if (leaf.unread) return leaf_on_device(leaf);
+  UploadedLeaf out{leaf.args};
+  LeafArgs& args = out.args;
   for (size_t slot = 0; slot < std::size(args.data); ++slot) {
     if (args.data[slot] == nullptr) continue;
     size_t at = 0;
     if (slot > 0 && leaf.args.data[slot] == leaf.args.data[0]) {  // one array in two roles
       args.data[slot] = args.data[0];
+      out.place[slot] = out.place[0];
       continue;
     }
     if (leaf.held_bytes[slot] > 0) {
@@ -98,13 +114,27 @@ LeafArgs PlanUpload::upload_leaf(const BoundLeaf& leaf) {
       continue;
     }
     args.data[slot] = reinterpret_cast<const void*>(at);
+    out.place[slot] = Place::uploaded;
   }
-  return args;
+  return out;
+}
+
+PlanUpload::UploadedLeaf PlanUpload::leaf_on_device(const BoundLeaf& leaf) {
+  UploadedLeaf out{leaf.args};
+  for (size_t slot = 0; slot < std::size(out.place); ++slot) {
+    if (leaf.held_bytes[slot] == 0) continue;
+    out.args.data[slot] = reinterpret_cast<const void*>(made_bytes_);
+    out.place[slot] = Place::made;
+    made_bytes_ += (static_cast<size_t>(leaf.held_bytes[slot]) + 255) / 256 * 256;
+  }
+  return out;
 }
 
 void PlanUpload::add_planes(const BoundMask& mask) {
   std::vector<PlaneStep> steps;
   std::vector<LeafArgs> leaves;
+  std::vector<UploadedLeaf> uploaded;
+  std::vector<MadeLeaf> made;
   std::map<const BoundLeaf*, uint32_t> known;  // planes share leaves
   int64_t rows = 0;
   for (const PlaneMask& plane : mask.planes) {
@@ -130,7 +160,15 @@ void PlanUpload::add_planes(const BoundMask& mask) {
       if (step.step == Step::leaf) {
         const BoundLeaf* leaf = plane.code().leaves[step.at].get();
         const auto [found, inserted] = known.try_emplace(leaf, static_cast<uint32_t>(leaves.size()));
-        if (inserted) leaves.push_back(upload_leaf(*leaf));
+        if (inserted) {
+          uploaded.push_back(upload_leaf(*leaf));
+          if (leaf->unread && leaf->held_bytes[0] > 0) {
+            made.push_back({static_cast<int32_t>(leaves.size()), {leaf->sources[0], leaf->sources[1]}});
+            made_units = std::max(made_units, units_of(leaf->args));
+            made_heaps |= leaf->args.op == Op::row_intervals || leaf->args.op == Op::col_intervals;
+          }
+          leaves.push_back(uploaded.back().args);
+        }
         step.at = found->second;
       }
       steps.push_back(step);
@@ -146,10 +184,13 @@ void PlanUpload::add_planes(const BoundMask& mask) {
   leaves_ = append(leaves.data(), leaves.size() * sizeof(LeafArgs));
   for (size_t i = 0; i < leaves.size(); ++i) {
     for (size_t slot = 0; slot < std::size(leaves[i].data); ++slot) {
-      if (leaves[i].data[slot] == nullptr) continue;
-      addresses_.push_back(leaves_ + i * sizeof(LeafArgs) + offsetof(LeafArgs, data) + slot * sizeof(void*));
+      if (uploaded[i].place[slot] == Place::address) continue;
+      (uploaded[i].place[slot] == Place::made ? made_addresses_ : addresses_)
+          .push_back(leaves_ + i * sizeof(LeafArgs) + offsetof(LeafArgs, data) + slot * sizeof(void*));
     }
   }
+  num_made = static_cast<int32_t>(made.size());
+  if (num_made > 0) made_ = append(made.data(), made.size() * sizeof(MadeLeaf));
 }
 
 void PlanUpload::add_pairs(const BoundMask& mask, const AttentionProblem& problem) {
@@ -216,12 +257,16 @@ void PlanUpload::add_sections(const AttentionProblem& problem) {
 std::vector<std::byte> PlanUpload::bytes(const BuildHeader& filled, const void* to) const {
   std::vector<std::byte> out = bytes_;
   std::memcpy(out.data(), &filled, sizeof filled);
-  for (const size_t at : addresses_) {
-    uintptr_t address;
-    std::memcpy(&address, out.data() + at, sizeof address);
-    address += reinterpret_cast<uintptr_t>(to);
-    std::memcpy(out.data() + at, &address, sizeof address);
-  }
+  const auto move = [&out](const std::vector<size_t>& places, uintptr_t by) {
+    for (const size_t at : places) {
+      uintptr_t address;
+      std::memcpy(&address, out.data() + at, sizeof address);
+      address += by;
+      std::memcpy(out.data() + at, &address, sizeof address);
+    }
+  };
+  move(addresses_, reinterpret_cast<uintptr_t>(to));
+  move(made_addresses_, reinterpret_cast<uintptr_t>(to) + made_begin());
   return out;
 }
 
@@ -231,6 +276,7 @@ PlanBuild PlanUpload::parts(void* to) const {
   build.planes = at_offset<const BuildPlane>(to, planes_);
   build.steps = at_offset<const PlaneStep>(to, steps_);
   build.leaves = at_offset<const LeafArgs>(to, leaves_);
+  build.made = at_offset<const MadeLeaf>(to, made_);
   build.plane_of = at_offset<const int32_t>(to, plane_of_);
   build.uses_before = at_offset<const int32_t>(to, uses_before_);
   build.section_begin = at_offset<const int32_t>(to, section_begin_);

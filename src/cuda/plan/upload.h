@@ -1,5 +1,6 @@
 // A bound mask as one block of memory for the device: planes, their steps and leaves, the arrays leaves point into, and
-// which sequences and heads use which plane. A few hundred bytes for masks of parameters and short offsets.
+// which sequences and heads use which plane. A few hundred bytes for masks of parameters and short offsets. Arrays on
+// the device are not copied: they are read where they lie, or what leaves read is made of them behind the upload.
 #pragma once
 
 #include <cstddef>
@@ -22,25 +23,39 @@ class PlanUpload {
 
   // For the device, once the capacities in `header` are known. Addresses count from `to`.
   std::vector<std::byte> bytes(const BuildHeader& header, const void* to) const;
-  size_t size() const { return bytes_.size(); }
+  size_t size() const { return made_begin() + made_bytes_; }  // of device memory
   // Where the parts lie once uploaded to `to`.
   PlanBuild parts(void* to) const;
 
   BuildHeader header{};
   std::vector<BuildPlane> planes;
   int32_t tile_rows() const { return header.fold.tokens(header.tile_m); }  // of a plane, in a tile
-  int64_t max_items = 0;  // rows of tiles over all pairs: items, when nothing is split
+  int64_t max_items = 0;   // rows of tiles over all pairs: items, when nothing is split
+  int32_t num_made = 0;    // leaves made on the device
+  int64_t made_units = 0;  // of the largest, what a warp makes at once
+  bool made_heaps = false;
 
  private:
+  size_t made_begin() const { return (bytes_.size() + 255) / 256 * 256; }
   size_t append(const void* data, size_t bytes);  // aligned to 16; returns where
   void add_planes(const BoundMask& mask);
-  LeafArgs upload_leaf(const struct BoundLeaf& leaf);
+  // A leaf's arrays: each an address as it is, or a place in the upload or behind it.
+  enum class Place : uint8_t { address, uploaded, made };
+  struct UploadedLeaf {
+    LeafArgs args;
+    Place place[4] = {};
+  };
+  UploadedLeaf upload_leaf(const struct BoundLeaf& leaf);
+  UploadedLeaf leaf_on_device(const struct BoundLeaf& leaf);
   void add_pairs(const BoundMask& mask, const AttentionProblem& problem);
   void add_sections(const AttentionProblem& problem);
 
   std::vector<std::byte> bytes_;
-  size_t planes_ = 0, steps_ = 0, leaves_ = 0, plane_of_ = 0, uses_before_ = 0, section_begin_ = 0;  // 0: none
-  std::vector<size_t> addresses_;  // where bytes_ holds the place of an array, to become an address
+  size_t planes_ = 0, steps_ = 0, leaves_ = 0, made_ = 0, plane_of_ = 0, uses_before_ = 0,
+         section_begin_ = 0;            // 0: none
+  std::vector<size_t> addresses_;       // where bytes_ holds the place of an array, to become an address
+  std::vector<size_t> made_addresses_;  // the same, of places behind the upload
+  size_t made_bytes_ = 0;
 };
 
 }  // namespace anymask

@@ -27,6 +27,14 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
                  ": one entry a block");
   }
   const int64_t words = (cols + 63) / 64;
+  leaf.args.ints[0] = tile_q;
+  leaf.args.ints[1] = tile_kv;
+  leaf.args.ints[2] = words;
+  if (on_device(in)) {
+    leaf.sources[0] = source_of(map, 0, leaf);
+    leaf.make_on_device(0, rows * words * 8);
+    return;
+  }
   std::vector<uint64_t> bits(static_cast<size_t>(rows * words));
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; ++j) {
@@ -34,9 +42,6 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
         bits[i * words + j / 64] |= uint64_t{1} << (j % 64);
     }
   }
-  leaf.args.ints[0] = tile_q;
-  leaf.args.ints[1] = tile_kv;
-  leaf.args.ints[2] = words;
   leaf.hasher.add_words(bits.data(), rows * words);
   leaf.hold(0, std::move(bits));
 }

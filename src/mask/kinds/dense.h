@@ -27,8 +27,9 @@ struct Dense {
     return bits;
   }
   // Eight bytes to eight bits: the top bit of each byte is set where the byte is not 0.
-  static ANYMASK_HOST_DEVICE uint64_t pack(const uint8_t* bytes) {
-    const uint64_t x = load_word(bytes), low = 0x7f7f7f7f7f7f7f7full;
+  static ANYMASK_HOST_DEVICE uint64_t pack(const uint8_t* bytes) { return pack_bytes(load_word(bytes)); }
+  static ANYMASK_HOST_DEVICE uint64_t pack_bytes(uint64_t x) {
+    const uint64_t low = 0x7f7f7f7f7f7f7f7full;
     return pack_flags(((((x & low) + low) | x) & ~low) >> 7);
   }
 };

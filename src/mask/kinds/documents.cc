@@ -16,8 +16,25 @@ void check(const LeafArguments& in) {
   }
 }
 
+void bind_on_device(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
+  const bool by_row = in.given(1);
+  const TensorView cu = plane_view(in, 0, plane), cu_kv = plane_view(in, by_row ? 1 : 0, plane);
+  if (cu.shape[0] < 1) fail_invalid(where(in, 0), " is empty; expected offsets from 0 on: give at least [0]");
+  if (cu_kv.shape[0] != cu.shape[0]) {
+    fail_invalid(where(in, 1), " holds ", cu_kv.shape[0], " offsets and cu ", cu.shape[0],
+                 "; expected the same number: one more than documents");
+  }
+  leaf.args.ints[0] = cu.shape[0] - 1;
+  leaf.args.ints[1] = by_row ? 0 : plane.shift(in.top_left(2));
+  leaf.sources[0] = source_of(cu, by_row ? plane.s_q : plane.s_kv, leaf);
+  leaf.sources[1] = source_of(cu_kv, plane.s_kv, leaf);
+  for (int slot = 0; slot < 2; ++slot) leaf.make_on_device(slot, cu.shape[0] * 8);
+  leaf.last = {plane.s_kv, plane.s_kv};
+}
+
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   const bool by_row = in.given(1);
+  if (on_device(in)) return bind_on_device(in, plane, leaf);
   std::vector<int64_t> cu = load_integers(plane_view(in, 0, plane));
   require_offsets(in, 0, cu, by_row ? plane.s_q : plane.s_kv, by_row ? "s_q" : "s_kv");
   leaf.args.ints[0] = static_cast<int64_t>(cu.size()) - 1;

@@ -64,13 +64,29 @@ void bind_interval_lines(const LeafArguments& in, const PlaneContext& plane, int
       fail_invalid(where(in, i), " has shape ", in.array(i)->view, "; expected ", lines_name, " = ", lines,
                    lines == 1 ? "" : " (or 1)", " lines: give one for each");
     }
-    if (view[i].rank == 1) view[i].shape[1] = 1;
+    if (view[i].rank == 1) {
+      view[i].rank = 2;
+      view[i].shape[1] = 1;
+      view[i].stride[1] = 0;
+    }
   }
   if (view[0].shape[0] != view[1].shape[0]) {
     fail_invalid(where(in, 1), " has ", view[1].shape[0], " lines and begin ", view[0].shape[0],
                  "; expected as many: one end for each begin");
   }
   const int64_t given = view[0].shape[0], n = view[0].shape[1];
+  const uint64_t leaves = std::bit_ceil(static_cast<uint64_t>(given / IntervalTable::block + 1));
+  leaf.args.ints[1] = given;
+  leaf.args.ints[2] = static_cast<int64_t>(leaves);
+  if (on_device(in)) {
+    leaf.args.ints[0] = n;
+    for (int i = 0; i < 2; ++i) {
+      leaf.sources[i] = source_of(view[i], extent, leaf);
+      leaf.make_on_device(i, given * n * 8);
+    }
+    leaf.make_on_device(2, n * 2 * static_cast<int64_t>(leaves * sizeof(IntervalBounds)));
+    return;
+  }
   std::vector<Interval> line;
   std::vector<int64_t> begins, ends, counts;
   int64_t widest = 0;
@@ -102,10 +118,7 @@ void bind_interval_lines(const LeafArguments& in, const PlaneContext& plane, int
       wide_ends[l * widest + i] = ends[at];
     }
   }
-  const uint64_t leaves = std::bit_ceil(static_cast<uint64_t>(given / IntervalTable::block + 1));
   leaf.args.ints[0] = widest;
-  leaf.args.ints[1] = given;
-  leaf.args.ints[2] = static_cast<int64_t>(leaves);
   leaf.hold_values(0, std::move(wide_begins));
   leaf.hold_values(1, std::move(wide_ends));
   leaf.hold(2, build_bounds(leaf.args, leaves));

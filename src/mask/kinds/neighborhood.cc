@@ -110,7 +110,8 @@ KindRow neighborhood_kind() {
                    .random = random},
           .check = check,
           .bind = bind,
-          .ops = leaf_ops<Neighborhood>()};
+          .ops = leaf_ops<Neighborhood>(),
+          .device_arrays = false};
 }
 
 }  // namespace anymask

@@ -1,5 +1,5 @@
 // Digest of a mask that is its bits: of every word of the plane, so that layouts and spare bits do not tell equal
-// planes apart.
+// planes apart. On a device, where they lie.
 #pragma once
 
 #include "mask/kind.h"
@@ -8,7 +8,13 @@
 namespace anymask {
 
 template <class Kind>
-void hash_plane(BoundLeaf& leaf, int64_t rows) {
+void hash_plane(BoundLeaf& leaf, const TensorView& view) {
+  if (view.device.kind != DeviceKind::cpu) {
+    leaf.unread = true;
+    add_place(leaf.hasher, view);
+    return;
+  }
+  const int64_t rows = min_of(view.shape[0], leaf.args.s_q);
   const int64_t words = (leaf.args.s_kv + 63) / 64;
   std::vector<uint64_t> row(static_cast<size_t>(words));
   leaf.hasher.add(static_cast<uint64_t>(rows));

@@ -17,6 +17,12 @@ void check(const LeafArguments& in) {
 
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   int64_t n = in.number(0);
+  if (on_device(in)) {
+    leaf.sources[0] = source_of(plane_view(in, 0, plane), plane.s_kv, leaf);
+    leaf.make_on_device(0, 8);
+    leaf.last = {0, plane.s_kv};
+    return;
+  }
   if (in.array(0) != nullptr) {
     n = load_integer(plane_view(in, 0, plane), 0);
     check_length(in, n);

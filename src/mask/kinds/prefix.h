@@ -1,4 +1,5 @@
-// prefix(n): kv < n. ints: n of this batch entry, clipped to the keys.
+// prefix(n): kv < n. ints: n of this batch entry, clipped to the keys. data[0]: int64 n instead, where a device knows
+// it.
 #pragma once
 
 #include "mask/kinds/common.h"
@@ -7,11 +8,15 @@ namespace anymask {
 
 struct Prefix {
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) {
-    if (r.kv_begin >= a.ints[0]) return Kept::empty;
-    return r.kv_end <= a.ints[0] ? Kept::full : Kept::partial;
+    const int64_t n = length(a);
+    if (r.kv_begin >= n) return Kept::empty;
+    return r.kv_end <= n ? Kept::full : Kept::partial;
   }
-  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t, int64_t kv) { return kv < a.ints[0]; }
-  static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t) { return {0, a.ints[0]}; }
+  static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t, int64_t kv) { return kv < length(a); }
+  static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t) { return {0, length(a)}; }
+  static ANYMASK_HOST_DEVICE int64_t length(const LeafArgs& a) {
+    return a.data[0] != nullptr ? *static_cast<const int64_t*>(a.data[0]) : a.ints[0];
+  }
 };
 
 }  // namespace anymask

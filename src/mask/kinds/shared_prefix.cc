@@ -18,6 +18,14 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   if (n > plane.s_kv)
     fail_invalid("shared_prefix: n is ", n, "; expected at most s_kv = ", plane.s_kv,
                  ": n + sum(lengths) must be s_kv");
+  leaf.args.shift = plane.shift(in.top_left(2));
+  leaf.args.ints[0] = n;
+  if (on_device(in)) {
+    leaf.sources[0] = source_of(plane_view(in, 1, plane), plane.s_kv, leaf);
+    leaf.args.ints[1] = leaf.sources[0].extent[0];
+    leaf.make_on_device(0, (leaf.args.ints[1] + 1) * 8);
+    return;
+  }
   std::vector<int64_t> offsets{n};
   for (const int64_t length : load_integers(plane_view(in, 1, plane))) {
     if (length < 0)
@@ -32,8 +40,6 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
     fail_invalid("shared_prefix: n + sum(lengths) is ", offsets.back(), "; expected s_kv = ", plane.s_kv,
                  ": add the missing ", plane.s_kv - offsets.back(), " positions to n or to a segment");
   }
-  leaf.args.shift = plane.shift(in.top_left(2));
-  leaf.args.ints[0] = n;
   leaf.args.ints[1] = static_cast<int64_t>(offsets.size()) - 1;
   leaf.hold_values(0, std::move(offsets));
 }

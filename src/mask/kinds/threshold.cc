@@ -54,7 +54,7 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   leaf.args.stride[0][0] = view.stride[0];
   leaf.args.stride[0][1] = view.stride[1];
   leaf.memory.push_back(in.array(0)->owner);
-  hash_plane<Threshold>(leaf, min_of(view.shape[0], plane.s_q));
+  hash_plane<Threshold>(leaf, view);
 }
 
 Mask random(std::mt19937_64& rng, const ExampleShape& shape) {

@@ -58,15 +58,22 @@ void check(const LeafArguments& in) {
     fail_invalid(where(in, 1), " is ", in.integer(1), "; expected 0 or more: it is a number of keys");
 }
 
-void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
-  std::vector<int64_t> parents = load_integers(plane_view(in, 0, plane));
-  const auto n = static_cast<int64_t>(parents.size());
-  for (int64_t i = 0; i < n; ++i) {
+std::vector<int64_t> load_parents(const LeafArguments& in, const TensorView& view) {
+  std::vector<int64_t> parents = load_integers(view);
+  for (int64_t i = 0; i < view.shape[0]; ++i) {
     if (parents[i] < -1 || parents[i] >= i) {
       fail_invalid(where(in, 0), " has ", parents[i], " at index ", i,
                    "; expected -1 (a root) or an earlier node: list parents before children");
     }
   }
+  return parents;
+}
+
+void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
+  const TensorView view = plane_view(in, 0, plane);
+  const int64_t n = view.shape[0];
+  std::vector<int64_t> parents;
+  if (!on_device(in)) parents = load_parents(in, view);
   if (n > plane.s_kv)
     fail_invalid(where(in, 0), " has ", n, " nodes; expected at most s_kv = ", plane.s_kv, ": each node is a key");
   const int64_t prefix = in.given(1) ? in.integer(1) : plane.s_kv - n;
@@ -74,13 +81,19 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
     fail_invalid("tree: prefix is ", prefix, " before ", n, " nodes; expected prefix + nodes <= s_kv = ", plane.s_kv,
                  ": use a prefix of ", plane.s_kv - n, " or less");
   }
-  std::vector<TreeNode> nodes = build_nodes(parents);
   const uint64_t leaves = std::bit_ceil(static_cast<uint64_t>(n / Tree::block + 1));
   leaf.args.shift = plane.shift(in.top_left(2));
   leaf.args.ints[0] = prefix;
   leaf.args.ints[1] = n;
   leaf.args.ints[2] = static_cast<int64_t>(leaves);
+  if (on_device(in)) {
+    leaf.sources[0] = source_of(view, n, leaf);
+    leaf.make_on_device(0, n * (static_cast<int64_t>(sizeof(TreeNode)) + Tree::scratch_bytes));
+    leaf.make_on_device(1, 2 * static_cast<int64_t>(leaves * sizeof(TreeBounds)));
+    return;
+  }
   leaf.hasher.add_bytes(parents.data(), n * 8);
+  std::vector<TreeNode> nodes = build_nodes(parents);
   leaf.hold(1, build_bounds(nodes, leaves));
   leaf.hold(0, std::move(nodes));
 }

@@ -20,6 +20,7 @@ struct TreeBounds {  // over a range of nodes
 
 struct Tree {
   static constexpr int64_t block = 32;
+  static constexpr int64_t scratch_bytes = 24;  // a node, behind them, where a device makes them
   static ANYMASK_HOST_DEVICE const TreeNode* nodes(const LeafArgs& a) {
     return static_cast<const TreeNode*>(a.data[0]);
   }
