@@ -36,7 +36,7 @@ SDPA = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION
 
 @dataclass
 class Case:
-    """A mask in anymask's words and as a predicate, with shapes. Arrays are int32 on the host."""
+    """A mask in anymask's words and as a predicate, with shapes. Calls find its arrays on the device."""
 
     suite: str
     name: str
@@ -255,7 +255,8 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
     q = torch.randn(case.b, case.s_q, case.h_q, case.d, device="cuda", dtype=case.dtype)
     k = torch.randn(case.b, case.s_kv, case.h_kv, case.d, device="cuda", dtype=case.dtype)
     v = torch.randn(case.b, case.s_kv, case.h_kv, d_v, device="cuda", dtype=case.dtype)
-    ours = library.Call(lib, q, k, v, case.mask, case.arrays, with_backward=arguments.backward)
+    arrays = {name: array.cuda() for name, array in case.arrays.items()}
+    ours = library.Call(lib, q, k, v, case.mask, arrays, with_backward=arguments.backward)
     contenders = [Contender("anymask", ours.forward, ours.backward if arguments.backward else None)]
     contenders += peers_of(case, q, k, v, ours.dout, arguments.flex)
     usable = []

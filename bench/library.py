@@ -135,10 +135,11 @@ class Library:
             raise RuntimeError(self.c.anymask_last_error().decode())
 
     def parse(self, text: str, arrays: dict[str, torch.Tensor]) -> c.c_void_p:
-        """A mask; its arrays, on the host, are copied."""
+        """A mask; its arrays are copied from the host. On a device they are borrowed: `arrays` outlives the mask."""
         views = [view(t) for t in arrays.values()]
         named = (NamedArray * max(1, len(views)))(
-            *[NamedArray(name.encode(), c.pointer(v), 1) for name, v in zip(arrays, views, strict=True)])
+            *[NamedArray(name.encode(), c.pointer(v), int(v.device_type == 1))
+              for name, v in zip(arrays, views, strict=True)])
         mask = c.c_void_p()
         self.check(self.c.anymask_mask_parse(text.encode(), named, c.c_int64(len(views)), c.byref(mask)))
         return mask

@@ -68,7 +68,8 @@ def attention(
         softcap: 0 for none; else `s = softcap * tanh(s / softcap)`.
         sinks: `[h_q]`, a logit in the denominator only.
         alibi_slopes: `[h_q]` or `[b, h_q]`; adds `-slope * |p - kv|`.
-        cu_seqlens_q: offsets `[n + 1]` of packed sequences, on the CPU.
+        cu_seqlens_q: offsets `[n + 1]` of packed sequences. On a GPU they are read there, for masks of causal, window
+            and stride where keys have no other offsets, and for full ones.
         cu_seqlens_kv: those of the keys, where they differ.
         return_lse: also return the natural logarithm of the denominator, `[b, h_q, s_q]` float32.
         out: memory to write into; a new array of q's library by default.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._picture import Picture
     from ._plan import Plan
 
-# Integers, nested sequences of them, or any array of integers on the CPU.
+# Integers, nested sequences of them, or any array of integers. Those on a GPU stay there.
 Integers = Any
 Array = Any
 Align = Literal["bottom_right", "top_left"]

@@ -106,7 +106,7 @@ def _padded(x: Tensor) -> Tensor:
 
 
 def _mask_or_bias(given: Tensor, q: Tensor, k: Tensor, lead: tuple[int, ...]) -> tuple[Mask | None, Tensor | None]:
-    """A boolean on the CPU becomes a mask; anything else is added."""
+    """A boolean becomes a mask, read where it lies; anything else is added."""
     if given.dim() > 4:
         given = given.expand(*lead, *given.shape[-3:]).reshape(-1, *given.shape[-3:])
     while given.dim() < 4:
@@ -115,7 +115,7 @@ def _mask_or_bias(given: Tensor, q: Tensor, k: Tensor, lead: tuple[int, ...]) ->
         given = given.expand(*given.shape[:-1], k.shape[-2])
     if given.dtype != torch.bool:
         return None, given
-    if given.device.type == "cpu" and not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling():
         return dense_mask(given), None
     return None, torch.zeros((), dtype=q.dtype, device=given.device).masked_fill(~given, -torch.inf)
 
@@ -175,18 +175,27 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     block_table: Tensor | None = None,
 ) -> Any:
-    """FlashAttention's `flash_attn_varlen_func`: packed `[total, h, d]`. Offsets on a GPU are copied to the CPU,
-    which waits for it.
+    """FlashAttention's `flash_attn_varlen_func`: packed `[total, h, d]`.
 
-    The longest lengths are found from the offsets; what is given for them is not read.
+    Offsets on a GPU stay there where queries and keys share them (one tensor given twice), or the mask is full:
+    nothing waits, and a captured graph reads new ones. Otherwise they are copied to the CPU, which waits for the GPU.
+    The longest lengths are not asked for; what is given for them is not read.
     """
     _no_dropout("flash_attn_varlen_func", dropout_p)
     if block_table is not None:
         raise UnsupportedError(
             "flash_attn_varlen_func: block_table is given; expected none: gather the pages into k and v first"
         )
+    mask = _window_mask(causal, window_size)
+    same = cu_seqlens_q is cu_seqlens_k or (
+        cu_seqlens_q.data_ptr() == cu_seqlens_k.data_ptr()
+        and cu_seqlens_q.dtype == cu_seqlens_k.dtype
+        and cu_seqlens_q.shape == cu_seqlens_k.shape
+        and cu_seqlens_q.stride() == cu_seqlens_k.stride()
+    )
+    if not same and (mask is not None or alibi_slopes is not None):
+        cu_seqlens_q, cu_seqlens_k = cu_seqlens_q.cpu(), cu_seqlens_k.cpu()
     return _flash(
-        return_attn_probs, q, k, v, _window_mask(causal, window_size), scale=softmax_scale, softcap=softcap,
-        alibi_slopes=alibi_slopes, cu_seqlens_q=cu_seqlens_q.cpu(), cu_seqlens_kv=cu_seqlens_k.cpu(),
-        deterministic=deterministic,
+        return_attn_probs, q, k, v, mask, scale=softmax_scale, softcap=softcap, alibi_slopes=alibi_slopes,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=None if same else cu_seqlens_k, deterministic=deterministic,
     )  # fmt: skip

@@ -12,6 +12,7 @@
 typedef struct {
   PyObject_HEAD anymask_mask_t mask;
   int64_t number;
+  PyObject* kept; /* the arrays on a device that the mask borrows, or handles that keep them; NULL for none */
 } Handle;
 
 static PyTypeObject* handle_type;
@@ -19,14 +20,18 @@ static PyObject* alive; /* number -> address of its Handle, borrowed: dealloc ta
 static int64_t next_number;
 static PyObject* str_h;
 
-static PyObject* new_handle(anymask_mask_t mask) {
+/* Takes the mask, and `kept` (a list, or NULL) where it holds anything. */
+static PyObject* new_handle(anymask_mask_t mask, PyObject* kept) {
   Handle* self = PyObject_New(Handle, handle_type);
   if (self == NULL) {
     anymask_mask_free(mask);
+    Py_XDECREF(kept);
     return NULL;
   }
   self->mask = mask;
   self->number = next_number++;
+  self->kept = kept;
+  if (kept != NULL && PyList_Size(kept) == 0) Py_CLEAR(self->kept);
   PyObject* number = PyLong_FromLongLong(self->number);
   PyObject* address = PyLong_FromVoidPtr(self);
   const int failed = number == NULL || address == NULL || PyDict_SetItem(alive, number, address) != 0;
@@ -45,6 +50,7 @@ static void handle_free(PyObject* object) {
   Py_XDECREF(number);
   PyErr_Restore(kind, value, trace);
   anymask_mask_free(((Handle*)object)->mask);
+  Py_XDECREF(((Handle*)object)->kept);
   PyObject_Free(object);
   Py_DECREF(type);
 }
@@ -89,7 +95,24 @@ int am_mask_of(PyObject* object, const char* operation, anymask_mask_t* out) {
   return -1;
 }
 
+/* Adds the handle of a mask to `kept`, where it keeps arrays itself. Returns 0 or -1. */
+static int keep_handle(PyObject* kept, PyObject* object) {
+  PyObject* handle = Py_TYPE(object) == handle_type ? Py_NewRef(object) : PyObject_GetAttr(object, str_h);
+  if (handle == NULL) return -1;
+  const int failed = ((Handle*)handle)->kept != NULL && PyList_Append(kept, handle) != 0;
+  Py_DECREF(handle);
+  return failed ? -1 : 0;
+}
+
 /* ------------------------------------------------------------ making */
+
+/* Arrays on the CPU are copied; those on a device are read there, and kept. Returns 0 or -1. */
+static int hold_array(PyObject* kept, PyObject* array, const AmView* view, anymask_named_array* out) {
+  const DLDeviceType kind = view->tensor.device.device_type;
+  out->tensor = &view->tensor;
+  out->copy = kind == kDLCPU || kind == kDLCUDAHost;
+  return out->copy ? 0 : PyList_Append(kept, view->held == 2 ? view->owner : array);
+}
 
 /* What the arguments of a kind hold on to while the C function reads them. */
 typedef struct {
@@ -126,8 +149,18 @@ static int read_ints(PyObject* list, const char* kind, Argument* out) {
   return 0;
 }
 
+/* An array of one element has an index too, which on a GPU would be waited for, and is not what the array holds later.
+ */
+static int has_axes(PyObject* object) {
+  PyObject* ndim = PyObject_GetAttrString(object, "ndim");
+  const long axes = ndim == NULL ? 0 : PyLong_AsLong(ndim);
+  Py_XDECREF(ndim);
+  PyErr_Clear();
+  return axes > 0;
+}
+
 /* (name or None, value, array's name or None) */
-static int read_argument(PyObject* triple, const char* kind, Argument* out) {
+static int read_argument(PyObject* triple, const char* kind, PyObject* kept, Argument* out) {
   PyObject *name, *value, *array_name;
   if (!PyArg_ParseTuple(triple, "OOO", &name, &value, &array_name)) return -1;
   if (name != Py_None && (out->c.name = PyUnicode_AsUTF8AndSize(name, NULL)) == NULL) return -1;
@@ -142,7 +175,7 @@ static int read_argument(PyObject* triple, const char* kind, Argument* out) {
     return out->c.text == NULL ? -1 : 0;
   }
   if (PyList_Check(value) || PyTuple_Check(value)) return read_ints(value, kind, out);
-  if (PyIndex_Check(value) && !PyObject_CheckBuffer(value)) {
+  if (PyIndex_Check(value) && !PyObject_CheckBuffer(value) && !has_axes(value)) {
     PyObject* number = PyNumber_Index(value);
     if (number != NULL) {
       out->c.type = ANYMASK_ARG_INT;
@@ -150,13 +183,12 @@ static int read_argument(PyObject* triple, const char* kind, Argument* out) {
       Py_DECREF(number);
       return PyErr_Occurred() ? -1 : 0;
     }
-    PyErr_Clear(); /* an array with an axis says it has no index */
+    PyErr_Clear();
   }
   const char* argument = out->c.name == NULL ? "an argument" : out->c.name;
   if (am_view(value, kind, argument, 0, &out->view) != 0) return -1;
   out->c.type = ANYMASK_ARG_ARRAY;
-  out->c.array.tensor = &out->view.tensor;
-  out->c.array.copy = 1;
+  if (hold_array(kept, value, &out->view, &out->c.array) != 0) return -1;
   if (array_name != Py_None && (out->c.array.name = PyUnicode_AsUTF8AndSize(array_name, NULL)) == NULL) return -1;
   return 0;
 }
@@ -174,9 +206,10 @@ static PyObject* leaf(PyObject* module, PyObject* args) {
   if (count > kMost) return PyErr_Format(PyExc_TypeError, "%s: %zd arguments; expected at most %d", kind, count, kMost);
   memset(arguments, 0, sizeof arguments);
   anymask_mask_t mask = NULL;
-  int failed = 0;
+  PyObject* kept = PyList_New(0);
+  int failed = kept == NULL;
   for (Py_ssize_t i = 0; i < count && !failed; ++i) {
-    failed = read_argument(PyTuple_GetItem(list, i), kind, &arguments[i]) != 0;
+    failed = read_argument(PyTuple_GetItem(list, i), kind, kept, &arguments[i]) != 0;
     c[i] = arguments[i].c;
   }
   if (!failed) failed = am_check(anymask_mask_leaf(kind, c, count, &mask)) != 0;
@@ -184,7 +217,8 @@ static PyObject* leaf(PyObject* module, PyObject* args) {
     am_release(&arguments[i].view);
     free(arguments[i].ints);
   }
-  return failed ? NULL : new_handle(mask);
+  if (failed) Py_XDECREF(kept);
+  return failed ? NULL : new_handle(mask, kept);
 }
 
 /* parse(text, {name: array}) */
@@ -197,19 +231,22 @@ static PyObject* parse(PyObject* module, PyObject* args) {
   AmView* views = calloc((size_t)count + 1, sizeof(AmView));
   anymask_named_array* c = calloc((size_t)count + 1, sizeof(anymask_named_array));
   anymask_mask_t mask = NULL;
-  PyObject *name, *array, *result = NULL;
+  PyObject *name, *array, *result = NULL, *kept = PyList_New(0);
   Py_ssize_t position = 0, used = 0;
-  int failed = views == NULL || c == NULL;
+  int failed = views == NULL || c == NULL || kept == NULL;
   if (failed) PyErr_NoMemory();
   while (!failed && PyDict_Next(arrays, &position, &name, &array)) {
     c[used].name = PyUnicode_AsUTF8AndSize(name, NULL);
     failed = c[used].name == NULL || am_view(array, "mask parse", c[used].name, 0, &views[used]) != 0;
     if (failed) break;
-    c[used].tensor = &views[used].tensor;
-    c[used].copy = 1;
+    failed = hold_array(kept, array, &views[used], &c[used]) != 0;
     ++used;
   }
-  if (!failed && am_check(anymask_mask_parse(text, c, used, &mask)) == 0) result = new_handle(mask);
+  if (!failed && am_check(anymask_mask_parse(text, c, used, &mask)) == 0) {
+    result = new_handle(mask, kept);
+  } else {
+    Py_XDECREF(kept);
+  }
   for (Py_ssize_t i = 0; i < used; ++i) am_release(&views[i]);
   free(views);
   free(c);
@@ -223,17 +260,21 @@ static PyObject* from_bytes(PyObject* module, PyObject* args) {
   anymask_mask_t mask = NULL;
   const int failed = am_check(anymask_mask_from_bytes(bytes.buf, (size_t)bytes.len, &mask));
   PyBuffer_Release(&bytes);
-  return failed ? NULL : new_handle(mask);
+  return failed ? NULL : new_handle(mask, NULL);
 }
 
 static PyObject* combine(PyObject* args, const char* operation,
                          anymask_status (*make)(anymask_mask_t, anymask_mask_t, anymask_mask_t*)) {
   PyObject *a, *b;
   anymask_mask_t ma, mb, mask = NULL;
-  if (!PyArg_ParseTuple(args, "OO", &a, &b) || am_mask_of(a, operation, &ma) != 0 ||
-      am_mask_of(b, operation, &mb) != 0 || am_check(make(ma, mb, &mask)) != 0)
+  if (!PyArg_ParseTuple(args, "OO", &a, &b) || am_mask_of(a, operation, &ma) != 0 || am_mask_of(b, operation, &mb) != 0)
     return NULL;
-  return new_handle(mask);
+  PyObject* kept = PyList_New(0);
+  if (kept == NULL || keep_handle(kept, a) != 0 || keep_handle(kept, b) != 0 || am_check(make(ma, mb, &mask)) != 0) {
+    Py_XDECREF(kept);
+    return NULL;
+  }
+  return new_handle(mask, kept);
 }
 static PyObject* mask_and(PyObject* module, PyObject* args) {
   (void)module;
@@ -246,8 +287,13 @@ static PyObject* mask_or(PyObject* module, PyObject* args) {
 static PyObject* mask_not(PyObject* module, PyObject* object) {
   (void)module;
   anymask_mask_t a, mask = NULL;
-  if (am_mask_of(object, "mask ~", &a) != 0 || am_check(anymask_mask_not(a, &mask)) != 0) return NULL;
-  return new_handle(mask);
+  if (am_mask_of(object, "mask ~", &a) != 0) return NULL;
+  PyObject* kept = PyList_New(0);
+  if (kept == NULL || keep_handle(kept, object) != 0 || am_check(anymask_mask_not(a, &mask)) != 0) {
+    Py_XDECREF(kept);
+    return NULL;
+  }
+  return new_handle(mask, kept);
 }
 
 static PyObject* choose(PyObject* list, const char* operation,
@@ -257,15 +303,17 @@ static PyObject* choose(PyObject* list, const char* operation,
   anymask_mask_t* masks = malloc(sizeof(anymask_mask_t) * (size_t)(count > 0 ? count : 1));
   if (masks == NULL) return PyErr_NoMemory();
   anymask_mask_t mask = NULL;
-  int failed = 0;
+  PyObject* kept = PyList_New(0);
+  int failed = kept == NULL;
   for (Py_ssize_t i = 0; i < count && !failed; ++i) {
     PyObject* item = PySequence_GetItem(list, i);
-    failed = item == NULL || am_mask_of(item, operation, &masks[i]) != 0;
+    failed = item == NULL || am_mask_of(item, operation, &masks[i]) != 0 || keep_handle(kept, item) != 0;
     Py_XDECREF(item); /* the list keeps it */
   }
   failed = failed || am_check(make(masks, count, &mask)) != 0;
   free(masks);
-  return failed ? NULL : new_handle(mask);
+  if (failed) Py_XDECREF(kept);
+  return failed ? NULL : new_handle(mask, kept);
 }
 static PyObject* per_batch(PyObject* module, PyObject* list) {
   (void)module;
@@ -288,7 +336,7 @@ static PyObject* random_mask(PyObject* module, PyObject* args) {
   anymask_mask_t mask = NULL;
   const int failed = am_check(anymask_mask_random(seed, &lengths.c, leaves, &mask));
   am_lengths_release(&lengths);
-  return failed ? NULL : new_handle(mask);
+  return failed ? NULL : new_handle(mask, NULL);
 }
 
 /* The handle of a number, while its mask lives. */
