@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SIZES = (64, 128, 256)  # N of the products the kernels form
+SIZES = (64, 96, 128, 256)  # N of the products the kernels form
 TYPES = (("__nv_bfloat16", "bf16"), ("__half", "f16"))
 TARGET = Path(__file__).resolve().parent.parent / "src" / "cuda" / "ptx" / "wgmma.cuh"
 

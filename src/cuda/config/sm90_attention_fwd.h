@@ -23,13 +23,16 @@ struct Sm90ForwardShape {
   constexpr int32_t threads() const { return 128 * (1 + warpgroups); }
   // Q, K, V and mask bits; barriers and tile facts take less than 1 KB more.
   constexpr int32_t tensor_bytes() const {
-    return 2 * (q_slots * tile_m() * d_qk + stages * keys * (d_qk + d_v)) + stages * warpgroups * 1024;
+    const int32_t qk = (d_qk + 63) / 64 * 64, v = (d_v + 63) / 64 * 64;  // in blocks of 64
+    return 2 * (q_slots * tile_m() * qk + stages * keys * (qk + v)) + stages * warpgroups * 1024;
   }
 };
 
 // Ascending: the first one that holds both head dims is taken, or the next where that is for long rows and rows are.
 inline constexpr Sm90ForwardShape sm90_forward_shapes[] = {
     {.d_qk = 64, .d_v = 64, .warpgroups = 3, .keys = 128, .stages = 4, .q_slots = 2},
+    {.d_qk = 96, .d_v = 96, .warpgroups = 2, .keys = 128, .stages = 2, .q_slots = 2},
+    {.d_qk = 96, .d_v = 96, .warpgroups = 3, .keys = 128, .stages = 2, .q_slots = 1, .long_rows = true},
     {.d_qk = 128, .d_v = 128, .warpgroups = 2, .keys = 128, .stages = 2, .q_slots = 2},
     {.d_qk = 128, .d_v = 128, .warpgroups = 3, .keys = 128, .stages = 2, .q_slots = 1, .long_rows = true},
     {.d_qk = 192, .d_v = 128, .warpgroups = 2, .keys = 128, .stages = 2, .q_slots = 1},

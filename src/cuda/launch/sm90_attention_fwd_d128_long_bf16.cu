@@ -3,7 +3,7 @@
 
 namespace anymask {
 
-template void launch_sm90_attention_fwd_shape<__nv_bfloat16, 2>(const sm90::Maps&, const AttentionParams&,
+template void launch_sm90_attention_fwd_shape<__nv_bfloat16, 4>(const sm90::Maps&, const AttentionParams&,
                                                                 const Sm90ForwardConfig&, const CudaDevice&,
                                                                 cudaStream_t);
 

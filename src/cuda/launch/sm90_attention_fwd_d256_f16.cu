@@ -3,7 +3,7 @@
 
 namespace anymask {
 
-template void launch_sm90_attention_fwd_shape<__half, 4>(const sm90::Maps&, const AttentionParams&,
+template void launch_sm90_attention_fwd_shape<__half, 6>(const sm90::Maps&, const AttentionParams&,
                                                          const Sm90ForwardConfig&, const CudaDevice&, cudaStream_t);
 
 }  // namespace anymask

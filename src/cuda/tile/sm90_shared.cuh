@@ -12,7 +12,7 @@ namespace anymask::sm90 {
 inline constexpr int kPlanN = 128;    // key columns of a plan's tile
 inline constexpr int kItemSlots = 4;  // an item in its epilogue, one being computed, one being loaded, one fetched
 
-// T: __nv_bfloat16 or __half. kD, kDv: multiples of 64; narrower heads are padded with zeros by the loads. A tile is
+// T: __nv_bfloat16 or __half. kD, kDv: multiples of 32; narrower heads are padded with zeros by the loads. A tile is
 // 64 * kWarpgroups rows by kN keys, kN = 128 or 64 (half a tile of the plan). S of a tile and P V of the one before are
 // issued together, but where three warpgroups have not the registers for it. kModified: softcap, bias, ALiBi, or a
 // scale that is not positive.
@@ -24,11 +24,11 @@ struct Shape {
   static constexpr bool kOverlap = kWarpgroups == 2 || kDv <= 64, kModified = kModified_;
   static constexpr int kTileM = 64 * kWarpgroups, kThreads = 128 * (1 + kWarpgroups);
   static constexpr int kConsumerWarps = 4 * kWarpgroups;
-  static constexpr int kBlocks = kD / 64, kBlocksV = kDv / 64;
+  static constexpr int kBlocks = (kD + 63) / 64, kBlocksV = (kDv + 63) / 64;
   // Together the launch's own registers: 168 a thread for 384 threads, 128 for 512.
   static constexpr int kLoaderRegisters = kWarpgroups == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = kWarpgroups == 2 ? 232 : 160;
-  static_assert(kD % 64 == 0 && kDv % 64 == 0 && (kN == 64 || kN == 128) && (kWarpgroups == 2 || kWarpgroups == 3));
+  static_assert(kD % 32 == 0 && kDv % 32 == 0 && (kN == 64 || kN == 128) && (kWarpgroups == 2 || kWarpgroups == 3));
 };
 
 // The tensor maps: axes (dim, head, token, outer, wrap), see launch/tensor_map.h.

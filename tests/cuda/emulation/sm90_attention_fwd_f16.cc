@@ -11,6 +11,8 @@ ANYMASK_INSTANCE(1)
 ANYMASK_INSTANCE(2)
 ANYMASK_INSTANCE(3)
 ANYMASK_INSTANCE(4)
+ANYMASK_INSTANCE(5)
+ANYMASK_INSTANCE(6)
 #undef ANYMASK_INSTANCE
 
 template void emulation::run_combine<__half>(const AttentionParams&);

@@ -52,6 +52,8 @@ INSTANTIATE_TEST_SUITE_P(Emulated, Sm90AttentionFwd,
                          testing::Values(Types{DType::bf16, 64, 64}, Types{DType::f16, 40, 24},
                                          Types{DType::bf16, 128, 128}, Types{DType::f16, 72, 104},
                                          Types{DType::bf16, 128, 128, true}, Types{DType::f16, 72, 104, true},
+                                         Types{DType::bf16, 96, 96}, Types{DType::f16, 72, 88},
+                                         Types{DType::bf16, 96, 96, true}, Types{DType::f16, 80, 72, true},
                                          Types{DType::bf16, 192, 128}, Types{DType::f16, 136, 128},
                                          Types{DType::bf16, 256, 256}, Types{DType::f16, 136, 200}),
                          [](const auto& of) {
