@@ -20,7 +20,7 @@ bool reads_pairs(const PlaneMask& plane) {
 // Of eight bands of rows, against sixteenths of the keys.
 int64_t long_keys_of(const PlaneMask& plane) {
   const int64_t stretch = plane.s_kv / stretches;
-  if (plane.s_q < sample_rows || plane.s_kv < long_row || reads_pairs(plane)) return 0;
+  if (plane.s_q < sample_rows || plane.s_kv < long_row || plane.unread() || reads_pairs(plane)) return 0;
   int64_t keys = 0;
   for (int64_t i = 0; i < samples; ++i) {
     const int64_t begin = plane.s_q * (2 * i + 1) / (2 * samples), end = std::min(begin + sample_rows, plane.s_q);

@@ -111,6 +111,17 @@ TEST(Sm90AttentionFwd, TakesMoreRowsWhereTheyAreLong) {
   }
 }
 
+TEST(Sm90AttentionFwd, ReadsNothingOfMasksOnADeviceToChoose) {
+  TensorView offsets{.data = reinterpret_cast<void*>(uintptr_t{64}), .dtype = DType::i64, .rank = 1};
+  offsets.shape[0] = 3;
+  offsets.stride[0] = 1;
+  offsets.device = {DeviceKind::cuda, 0};
+  const Array cu[] = {Array::borrow(offsets, "cu")};
+  const Sequence sequences[] = {{0, 0, 8192, 0, 8192}};
+  const BoundMask mask = anymask::bind(Mask::parse("causal & documents(@cu)", cu), sequences, 2, 2, offsets.device);
+  EXPECT_EQ(mask_facts(mask, 1).long_keys, 0);
+}
+
 TEST(Sm90AttentionFwd, FoldsHeadsWhereThatSavesTiles) {
   struct Choice {
     int64_t s_q, h_q, h_kv, d;
