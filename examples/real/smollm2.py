@@ -44,13 +44,14 @@ class SmolLM2:
         self.h_kv = int(self._field("llama.attention.head_count_kv"))
         self.d = int(self._field("llama.embedding_length")) // self.h_q
         self.max_positions = int(self._field("llama.context_length"))
-        self._epsilon = np.float32(self._field("llama.attention.layer_norm_rms_epsilon"))
-        self._rope_base = float(self._field("llama.rope.freq_base"))
+        self.epsilon = np.float32(self._field("llama.attention.layer_norm_rms_epsilon"))
+        self.rope_base = float(self._field("llama.rope.freq_base"))
 
     def _field(self, name: str) -> Any:  # noqa: ANN401 - GGUF's fields are numbers, texts or lists
         return self._fields[name].contents()
 
-    def _weight(self, name: str) -> Floats:
+    def weight(self, name: str) -> Floats:
+        """A tensor of the file, dequantised."""
         if name not in self._weights:
             tensor = self._tensors[name]
             self._weights[name] = np.ascontiguousarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
@@ -72,7 +73,7 @@ class SmolLM2:
 
     def embed(self, tokens: NDArray[np.int64]) -> Floats:
         """[s] -> [s, width]."""
-        return self._weight("token_embd.weight")[tokens]
+        return self.weight("token_embd.weight")[tokens]
 
     def qkv(self, layer: int, x: Floats, positions: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """q [s, 9, 64], k and v [s, 3, 64] of a layer, q and k rotated: what its attention is given."""
@@ -101,23 +102,23 @@ class SmolLM2:
 
     def output_projection(self, layer: int) -> Floats:
         """[width, 9 * 64]: applied to the attention's output."""
-        return self._weight(f"blk.{layer}.attn_output.weight")
+        return self.weight(f"blk.{layer}.attn_output.weight")
 
     def logits(self, x: Floats) -> Floats:
         """[s, width] after the last layer -> [s, vocabulary]."""
         return self._linear(self._norm(x, "output_norm.weight"), "token_embd.weight")
 
     def _linear(self, x: Floats, name: str) -> Floats:
-        result: Floats = np.matmul(x, self._weight(name).T)
+        result: Floats = np.matmul(x, self.weight(name).T)
         return result
 
     def _norm(self, x: Floats, name: str) -> Floats:
-        result: Floats = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self._epsilon) * self._weight(name)
+        result: Floats = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.epsilon) * self.weight(name)
         return result
 
     def _rope(self, x: Floats, positions: NDArray[np.int64]) -> Floats:
         """Rotates the pairs (x[2i], x[2i+1]) by position * base^(-2i/d)."""
-        frequencies = self._rope_base ** (-np.arange(0, self.d, 2) / self.d)
+        frequencies = self.rope_base ** (-np.arange(0, self.d, 2) / self.d)
         angles = positions[:, None] * frequencies
         cos = np.cos(angles).astype(np.float32)[:, None, :]
         sin = np.sin(angles).astype(np.float32)[:, None, :]

