@@ -120,8 +120,9 @@ want = am.attention(small, small, small, "causal")
 """
 
 
-def interrupted(program: str) -> str:
-    """What the program prints after "go", interrupted a while after that; it says how long it took to stop."""
+def interrupted(program: str, within: float = 30) -> str:
+    """What the program prints after "go", interrupted half a second after that. It must end in 30 s, which a busy
+    machine may take for a second's work; the call alone takes minutes."""
     process = subprocess.Popen([sys.executable, "-c", LONG + program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
@@ -130,7 +131,7 @@ def interrupted(program: str) -> str:
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=300)[0]
     assert process.returncode == 0
-    assert time.perf_counter() - begin < 10  # on a busy machine; the call alone is minutes
+    assert time.perf_counter() - begin < within
     return out
 
 
@@ -177,7 +178,7 @@ def test_other_threads_are_not_interrupted() -> None:
     program = """
 half = x[:, : 1 << 12]
 result = []
-thread = threading.Thread(target=lambda: result.append([am.attention(half, half, half)[0, 0, 0, 0] for _ in range(20)]))
+thread = threading.Thread(target=lambda: result.append([am.attention(half, half, half)[0, 0, 0, 0] for _ in range(4)]))
 thread.start()
 print("go", flush=True)
 try:
@@ -186,7 +187,7 @@ except KeyboardInterrupt:
     thread.join()
     print(len(result[0]), bool(np.allclose(result[0], 0.01, 1e-3)))
 """
-    assert interrupted(program) == "20 True\n"
+    assert interrupted(program, within=300) == "4 True\n"
 
 
 def test_a_process_ends_while_a_daemon_computes() -> None:
