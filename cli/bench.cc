@@ -1,9 +1,9 @@
 // `anymask bench`: named suites on this machine. Each case is first checked against the reference, then timed; beside
 // each stands the peak measured in this process moments before.
 //
-// One JSON object a line: suite, case, who, backend, direction (fwd, bwd, plan, host), dtype, ms (median), spread
-// (quartiles over median), tflops (on kept pairs), share (of peak), peak (TFLOP/s), device, versions, commit, date.
-// tflops and share are null where nothing is computed.
+// One JSON object a line: suite, case, who, backend, direction (fwd, bwd, plan, select, new, host), dtype, ms (median),
+// spread (quartiles over median), tflops (on kept pairs), share (of peak), peak (TFLOP/s), device, versions, commit,
+// date. tflops and share are null where nothing is computed.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -48,7 +48,8 @@ struct Row {
   double share() const { return tflops / peak; }
 };
 
-const std::vector<std::string> suites = {"forward", "backward", "bf16", "masks", "plan", "host", "scaling", "small"};
+const std::vector<std::string> suites = {"forward", "backward", "bf16",    "masks", "plan",
+                                         "topk",    "host",     "scaling", "small"};
 
 std::string processor() {
   std::ifstream info("/proc/cpuinfo");
@@ -148,6 +149,7 @@ class Bench {
       return;
     }
     if (c.suite == "plan") return plan_case(c);
+    if (c.suite == "topk") return topk_case(c);
     if (c.suite == "host") return host_case(c);
     if (c.suite == "scaling") {
       std::vector<int64_t> counts{1};
@@ -268,6 +270,43 @@ class Bench {
     fwd.note = percent(pairs.share()) + " kept";
     emit(plan);
     emit(fwd);
+  }
+
+  // The time to select, and beside it the forward on what was selected: with a plan made before, and as the first call
+  // of a mask, which selects and plans too.
+  void topk_case(const cases::BenchCase& c) {
+    Call call = make_call(c.shape, ElementType::f32, false, 1);
+    call.backend = "cpu";
+    call.threads = threads_;
+    const CallLengths lengths(call);
+    const std::shared_ptr<anymask_mask_s> mask = call.mask;
+    const auto selected = [&] {
+      anymask_mask_t held = nullptr;
+      check(anymask_mask_select(mask.get(), &lengths.value, &held));
+      return std::shared_ptr<anymask_mask_s>(held, anymask_mask_free);
+    };
+    Row select = row_of(c, c.shape.name, "select", ElementType::f32, samples([&] { selected(); }));
+    call.mask = selected();
+    const PairCount pairs = count_pairs(call);
+    Results results = allocate_results(call, false);
+    forward(call, results);
+    if (!checked(c.shape.name, call, results)) return;
+    Row fwd = row_of(c, c.shape.name, "fwd", ElementType::f32, samples([&] { forward(call, results); }));
+    const anymask_cache_stats cache = anymask_plan_cache_stats();
+    anymask_plan_cache_limit(0);
+    Row first = row_of(c, c.shape.name, "new", ElementType::f32, samples([&] {
+                         call.mask = selected();
+                         forward(call, results);
+                       }));
+    anymask_plan_cache_limit(cache.limit_bytes);
+    select.peak = fwd.peak = first.peak = peak_now(ElementType::f32, threads_);
+    fwd.tflops = forward_flops(call, pairs.kept) / fwd.ms / 1e9;
+    select.note = percent(select.ms / fwd.ms) + " of its forward";
+    fwd.note = percent(pairs.share()) + " kept";
+    first.note = "selects, plans, computes";
+    emit(select);
+    emit(fwd);
+    emit(first);
   }
 
   // What a call costs around its arithmetic: small inputs, a thousand calls a sample.

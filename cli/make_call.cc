@@ -72,10 +72,14 @@ Call make_call(const cases::AttentionCase& c, ElementType type, bool backward, u
   }
   std::vector<DLTensor> views;
   std::vector<anymask_named_array> named;
-  views.reserve(call.mask_arrays.size());
+  views.reserve(call.mask_arrays.size() + 1);
   for (const Tensor& array : call.mask_arrays) {
     views.push_back(array.view());
     named.push_back({array.name.c_str(), &views.back(), 0});
+  }
+  if (call.bias.present) {  // @bias is the call's own
+    views.push_back(call.bias.view());
+    named.push_back({"bias", &views.back(), 0});
   }
   anymask_mask_t mask = nullptr;
   check(anymask_mask_parse(c.mask.c_str(), named.data(), static_cast<int64_t>(named.size()), &mask));

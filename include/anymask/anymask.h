@@ -76,7 +76,8 @@ typedef enum anymask_argument_type {
   ANYMASK_ARG_REAL = 1,  /* real */
   ANYMASK_ARG_INTS = 2,  /* ints[0 .. count) */
   ANYMASK_ARG_ARRAY = 3, /* array (array.name may be NULL) */
-  ANYMASK_ARG_TEXT = 4   /* text, such as "top_left" */
+  ANYMASK_ARG_TEXT = 4,  /* text, such as "top_left" */
+  ANYMASK_ARG_MASK = 5   /* mask */
 } anymask_argument_type;
 typedef struct anymask_argument {
   const char* name;
@@ -87,6 +88,7 @@ typedef struct anymask_argument {
   int64_t count;
   anymask_named_array array;
   const char* text;
+  anymask_mask_t mask;
 } anymask_argument;
 
 ANYMASK_API anymask_status anymask_mask_parse(const char* text, const anymask_named_array* arrays, int64_t num_arrays,
@@ -125,6 +127,12 @@ typedef struct anymask_lengths {
 
 /* A random valid mask of every kind for those lengths, for tests: the same seed gives the same mask. */
 ANYMASK_API anymask_status anymask_mask_random(uint64_t seed, const anymask_lengths* lengths, int32_t leaves,
+                                               anymask_mask_t* out);
+
+/* The same mask, holding what its topk selects at these lengths: forward, backward and plans at them select nothing
+ * again. Arrays it borrows must not change as long as it is used; a mask that copied its arrays holds by itself what it
+ * selected last. */
+ANYMASK_API anymask_status anymask_mask_select(anymask_mask_t mask, const anymask_lengths* lengths,
                                                anymask_mask_t* out);
 
 /* Elements of one plane: out [rows, cols] bool or uint8 takes rows q_begin.. and keys kv_begin.. */

@@ -326,6 +326,7 @@ class Mask {
     std::vector<int64_t> ints = {};
     Array array = {};
     std::string text = {};
+    std::vector<Mask> mask = {};  // one, for ANYMASK_ARG_MASK
   };
 
   // Any kind by name: leaf("window", {{.type = ANYMASK_ARG_INT, .integer = 1023}, ...}). The functions below are nicer.
@@ -343,6 +344,7 @@ class Mask {
       c[i].ints = a.ints.data();
       c[i].count = static_cast<int64_t>(a.ints.size());
       c[i].text = a.text.c_str();
+      c[i].mask = a.mask.empty() ? nullptr : a.mask[0].handle();
       if (a.type == ANYMASK_ARG_ARRAY) {
         views[i] = a.array.tensor();
         tensors[i] = views[i].dlpack();
@@ -403,6 +405,13 @@ class Mask {
     Count n;
     detail::check(anymask_mask_count(handle(), &c.c, &n.kept, &n.pairs));
     return n;
+  }
+  // The same mask, holding what its topk selects at these lengths: forward, backward and plans at them select nothing
+  // again. Arrays it borrows must not change as long as it is used; one that copied its arrays holds by itself what it
+  // selected last. Compose first, select last.
+  Mask select(const Lengths& lengths) const {
+    const detail::CLengths c(lengths);
+    return take([&](anymask_mask_t* out) { return anymask_mask_select(handle(), &c.c, out); });
   }
   // The kept share, 0 to 1; 0 when there are no pairs.
   double density(const Lengths& lengths) const {

@@ -113,6 +113,14 @@ inline Mask threshold(const Array& bias, double t) {
   return detail::make("threshold", {detail::array(bias), detail::real(t)});
 }
 
+// The `window` largest biases among the keys that `among` keeps (all by default). Ties keep the lower key; NaN and -inf
+// are never kept; with fewer candidates than `window`, all are. bias: as threshold's.
+inline Mask topk(const Array& bias, int64_t window, std::optional<Mask> among = {}) {
+  std::vector<Mask::Argument> arguments = {detail::array(bias), detail::integer(window)};
+  if (among) arguments.push_back({.name = "among", .type = ANYMASK_ARG_MASK, .mask = {*std::move(among)}});
+  return detail::make("topk", std::move(arguments));
+}
+
 namespace detail {
 
 inline std::vector<anymask_mask_t> handles(std::span<const Mask> masks) {

@@ -50,6 +50,7 @@ from ._mask import (
     shared_prefix,
     stride,
     threshold,
+    topk,
     tree,
     window,
 )
@@ -167,6 +168,7 @@ __all__ = [
     "shared_prefix",
     "stride",
     "threshold",
+    "topk",
     "tree",
     "window",
 ]

@@ -165,6 +165,21 @@ class Mask:
         kept, pairs = _c.count(self, _lengths(s_q, s_kv, batch, h_q, h_kv, cu_seqlens_q, cu_seqlens_kv))
         return kept / pairs if pairs else 0.0
 
+    def select(
+        self,
+        s_q: int | None = None,
+        s_kv: int | None = None,
+        *,
+        batch: int = 1,
+        h_q: int = 1,
+        h_kv: int = 1,
+        cu_seqlens_q: Integers = None,
+        cu_seqlens_kv: Integers = None,
+    ) -> Mask:
+        """The same mask, holding what its `topk` selects at these lengths: for selecting at a time of one's choosing.
+        Any mask holds what it selected in a call, so a backward never selects again."""
+        return _made(_c.select(self, _lengths(s_q, s_kv, batch, h_q, h_kv, cu_seqlens_q, cu_seqlens_kv)))
+
     def dense(
         self,
         s_q: int | None = None,
@@ -403,6 +418,13 @@ def block_diffusion(seq: int, block: int, align: Align = "bottom_right") -> Mask
 def threshold(bias: Array, t: float) -> Mask:
     """`bias >= t`; a NaN is never kept. `bias` floating, `[s_q | 1, s_kv]` or with `[b | 1, heads | 1]` before them."""
     return _leaf("threshold", bias, float(t))
+
+
+def topk(bias: Array, window: int, among: Mask | None = None) -> Mask:
+    """Among the keys that `among` keeps (all by default), the `window` largest biases of each row. Ties keep the lower
+    key, NaN and -inf are never kept, and with fewer candidates than `window` all are. `bias` as for `threshold`; it may
+    be the bias of the call, too."""
+    return _leaf("topk", bias, window, among=among)
 
 
 def per_batch(masks: Sequence[Mask]) -> Mask:

@@ -174,6 +174,11 @@ static int read_argument(PyObject* triple, const char* kind, PyObject* kept, Arg
     out->c.text = PyUnicode_AsUTF8AndSize(value, NULL);
     return out->c.text == NULL ? -1 : 0;
   }
+  if (PyObject_HasAttr(value, str_h)) {
+    out->c.type = ANYMASK_ARG_MASK;
+    /* `triple` keeps it while it is read */
+    return am_mask_of(value, kind, &out->c.mask) != 0 ? -1 : keep_handle(kept, value);
+  }
   if (PyList_Check(value) || PyTuple_Check(value)) return read_ints(value, kind, out);
   if (PyIndex_Check(value) && !PyObject_CheckBuffer(value) && !has_axes(value)) {
     PyObject* number = PyNumber_Index(value);
@@ -475,6 +480,28 @@ static PyObject* mask_count(PyObject* module, PyObject* args) {
   return failed ? NULL : Py_BuildValue("LL", (long long)kept, (long long)pairs);
 }
 
+/* select(mask, lengths) */
+static PyObject* mask_select(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *object, *tuple;
+  anymask_mask_t mask, selected = NULL;
+  AmLengths lengths;
+  if (!PyArg_ParseTuple(args, "OO", &object, &tuple) || am_mask_of(object, "mask select", &mask) != 0 ||
+      am_lengths(tuple, "mask select", &lengths) != 0)
+    return NULL;
+  anymask_status status;
+  Py_BEGIN_ALLOW_THREADS status = anymask_mask_select(mask, &lengths.c, &selected);
+  Py_END_ALLOW_THREADS int failed = am_check(status);
+  am_lengths_release(&lengths);
+  PyObject* kept = failed ? NULL : PyList_New(0);
+  if (!failed && (kept == NULL || keep_handle(kept, object) != 0)) {
+    anymask_mask_free(selected);
+    failed = 1;
+  }
+  if (failed) Py_XDECREF(kept);
+  return failed ? NULL : new_handle(selected, kept);
+}
+
 PyMethodDef am_mask_methods[] = {
     {"leaf", leaf, METH_VARARGS, NULL},
     {"parse", parse, METH_VARARGS, NULL},
@@ -495,5 +522,6 @@ PyMethodDef am_mask_methods[] = {
     {"dense", mask_dense, METH_VARARGS, NULL},
     {"coverage", mask_coverage, METH_VARARGS, NULL},
     {"count", mask_count, METH_VARARGS, NULL},
+    {"select", mask_select, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

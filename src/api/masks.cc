@@ -64,9 +64,12 @@ MaskArgument read_argument(const char* operation, const anymask_argument& a) {
     case ANYMASK_ARG_TEXT:
       argument.value = std::string(&required(operation, "text", a.text));
       return argument;
+    case ANYMASK_ARG_MASK:
+      argument.value = required(operation, "mask", a.mask).mask;
+      return argument;
     default:
       fail_invalid(operation, ": an argument has type ", static_cast<int>(a.type),
-                   "; expected one of anymask_argument_type, 0 to 4: zero the struct and set type");
+                   "; expected one of anymask_argument_type, 0 to 5: zero the struct and set type");
   }
 }
 
@@ -130,6 +133,8 @@ const char* type_name(ArgumentType type) {
       return "align";
     case ArgumentType::masks:
       return "masks";
+    case ArgumentType::mask:
+      return "mask";
   }
   return "?";
 }
@@ -280,6 +285,15 @@ anymask_status anymask_mask_random(uint64_t seed, const anymask_lengths* lengths
       masks.push_back(std::move(mask));
     }
     return Mask::per_batch(std::move(masks));
+  });
+}
+
+anymask_status anymask_mask_select(anymask_mask_t mask, const anymask_lengths* lengths, anymask_mask_t* out) {
+  constexpr const char* kOperation = "mask select";
+  return make_mask(kOperation, out, [&] {
+    const Mask& m = required(kOperation, "mask", mask).mask;
+    const Lengths l = read_lengths(kOperation, lengths);
+    return m.select(l.sequences, l.h_q, l.h_kv);
   });
 }
 

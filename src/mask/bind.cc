@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "mask/build.h"
+#include "mask/leaf_memo.h"
 #include "mask/plane_code.h"
 
 namespace anymask {
@@ -200,7 +201,8 @@ class BoundMaskBuilder {
         sequences_(sequences),
         h_q_(h_q),
         h_kv_(h_kv),
-        reader_(reader) {}
+        reader_(reader),
+        memo_(mask.leaf_memo()) {}
 
   BoundMask build() {
     check_shapes();
@@ -295,37 +297,51 @@ class BoundMaskBuilder {
   // Leaves that differ in nothing are bound once.
   const BoundOperand& bind_leaf(size_t i, const PlaneContext& plane) {
     const Instruction& instruction = program_.code[i];
-    const std::tuple key{i, plane.s_q, plane.s_kv, extents_[i].batch > 1 ? plane.batch : 0,
-                         head_index(extents_[i].heads, plane)};
+    const LeafKey key{i,
+                      plane.s_q,
+                      plane.s_kv,
+                      extents_[i].batch > 1 ? plane.batch : 0,
+                      head_index(extents_[i].heads, plane),
+                      plane.operand != nullptr ? plane.operand->digest() : Digest{}};
     const auto [found, inserted] = leaves_.try_emplace(key);
     if (!inserted) return found->second;
-    const LeafArguments arguments = arguments_of(instruction);
-    auto leaf = std::make_shared<BoundLeaf>();
-    leaf->ops = &arguments.row().ops;
-    LeafArgs& args = leaf->args;
-    args.op = instruction.op;
-    args.s_q = plane.s_q;
-    args.s_kv = plane.s_kv;
-    arguments.row().bind(arguments, plane, *leaf);
-    leaf->hasher.add(static_cast<uint64_t>(instruction.op));
-    for (const int64_t number : {args.s_q, args.s_kv, args.shift}) leaf->hasher.add(static_cast<uint64_t>(number));
-    for (const int64_t number : args.ints) leaf->hasher.add(static_cast<uint64_t>(number));
-    leaf->digest = leaf->hasher.finish();
     BoundOperand& operand = found->second;
-    if (leaf->unread) {
-      operand.first = leaf->first;
-      operand.last = leaf->last;
+    const LeafArguments arguments = arguments_of(instruction);
+    const bool remembered = memo_ != nullptr && arguments.row().remembered;
+    if (remembered) operand.leaf = memo_->find(key);
+    if (operand.leaf == nullptr) {
+      operand.leaf = bind_new(arguments, plane);
+      if (remembered) memo_->insert(key, operand.leaf);
+    }
+    const LeafArgs& args = operand.leaf->args;
+    if (operand.leaf->unread) {
+      operand.first = operand.leaf->first;
+      operand.last = operand.leaf->last;
     } else if (args.s_q > 0 && args.s_kv > 0) {
-      operand.whole = leaf->ops->classify(args, {0, args.s_q, 0, args.s_kv});
-      if (leaf->ops->interval != nullptr) {
-        operand.first = leaf->ops->interval(args, 0);
-        operand.last = leaf->ops->interval(args, args.s_q - 1);
+      operand.whole = operand.leaf->ops->classify(args, {0, args.s_q, 0, args.s_kv});
+      if (operand.leaf->ops->interval != nullptr) {
+        operand.first = operand.leaf->ops->interval(args, 0);
+        operand.last = operand.leaf->ops->interval(args, args.s_q - 1);
       }
     } else {
       operand.whole = Kept::empty;  // no pairs
     }
-    operand.leaf = std::move(leaf);
     return operand;
+  }
+
+  static std::shared_ptr<const BoundLeaf> bind_new(const LeafArguments& arguments, const PlaneContext& plane) {
+    auto leaf = std::make_shared<BoundLeaf>();
+    leaf->ops = &arguments.row().ops;
+    LeafArgs& args = leaf->args;
+    args.op = arguments.row().kind.op;
+    args.s_q = plane.s_q;
+    args.s_kv = plane.s_kv;
+    arguments.row().bind(arguments, plane, *leaf);
+    leaf->hasher.add(static_cast<uint64_t>(args.op));
+    for (const int64_t number : {args.s_q, args.s_kv, args.shift}) leaf->hasher.add(static_cast<uint64_t>(number));
+    for (const int64_t number : args.ints) leaf->hasher.add(static_cast<uint64_t>(number));
+    leaf->digest = leaf->hasher.finish();
+    return leaf;
   }
 
   // Instructions this plane evaluates: per_batch and per_head take one operand each.
@@ -383,12 +399,32 @@ class BoundMaskBuilder {
           break;
         }
         default:
-          values.push_back(builder.leaf(bind_leaf(i, plane)));
+          values.push_back(instruction.arity == 0 ? builder.leaf(bind_leaf(i, plane))
+                                                  : leaf_among(builder, i, plane, take(values)));
       }
     }
     uint32_t root = values.back();
     if (plane.s_q == 0 || plane.s_kv == 0) root = builder.constant(false);
+    return lay_out(builder, root, plane);
+  }
 
+  static uint32_t take(std::vector<uint32_t>& values) {
+    const uint32_t value = values.back();
+    values.pop_back();
+    return value;
+  }
+
+  // A leaf of candidates keeps some of them: what it says of a pair counts where its operand keeps it.
+  uint32_t leaf_among(PlaneBuilder& builder, size_t i, PlaneContext plane, uint32_t operand) {
+    const PlaneMask candidates = lay_out(builder, operand, plane);
+    if (candidates.code().unread)
+      fail_unsupported("topk: among has arrays on a CUDA device; the host reads it to select: copy them to the CPU");
+    if (builder.node(operand).step != Step::full) plane.operand = &candidates;
+    const uint32_t both[] = {builder.leaf(bind_leaf(i, plane)), operand};
+    return builder.join(Step::op_and, both);
+  }
+
+  static PlaneMask lay_out(const PlaneBuilder& builder, uint32_t root, const PlaneContext& plane) {
     auto code = std::make_shared<PlaneMask::Code>();
     const Node& node = builder.node(root);
     builder.lay_out(root, code->steps, code->leaves);
@@ -418,7 +454,8 @@ class BoundMaskBuilder {
   bool by_batch_ = false;     // planes differ between batch entries of equal lengths
   int64_t head_classes_ = 1;  // 1, h_kv or h_q: heads that may have planes of their own
   std::vector<Extents> extents_;
-  std::map<std::tuple<size_t, int64_t, int64_t, int64_t, int64_t>, BoundOperand> leaves_;
+  std::map<LeafKey, BoundOperand> leaves_;
+  LeafMemo* const memo_;
 };
 
 BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader) {

@@ -35,9 +35,14 @@ void append_program(MaskProgram& to, const MaskProgram& from, size_t instruction
 Instruction operator_instruction(const MaskProgram& program, Op op, uint32_t arity);
 
 // Appends a leaf, or throws: number, names, types and ranges of the arguments, as far as they go without lengths.
-void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const MaskArgument> arguments);
+// `operand`: where the leaf's mask stands among the arguments, for one that ends the program already; its value is not
+// looked at.
+inline constexpr size_t no_operand = ~size_t{0};
+void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const MaskArgument> arguments,
+                 size_t operand = no_operand);
 const MaskKind& require_kind(std::string_view name);
 size_t require_argument(const MaskKind& kind, std::string_view name);
+bool takes_mask(const MaskKind& kind);  // as its operand
 
 // Names that text can refer to: different arrays get different names, long ones without a name array0, array1, ...
 void name_arrays(MaskProgram& program);

@@ -180,12 +180,15 @@ Mask Mask::from_bytes(std::span<const uint8_t> bytes) {
       if (instruction.arity > stack.size()) in.corrupt("lack operands");
       for (size_t k = stack.size() - instruction.arity; k < stack.size(); ++k) {
         if (joins && stack[k].op == op) in.corrupt("nest an operator in itself");
-        depth = std::max(depth, stack[k].depth + 1);
       }
-      stack.resize(stack.size() - instruction.arity);
-    } else if (find_row(op) == nullptr || instruction.arity != 0) {
+    } else if (find_row(op) == nullptr || instruction.arity > (takes_mask(find_row(op)->kind) ? 1u : 0u)) {
       in.corrupt(cat("hold the unknown mask ", static_cast<int>(op)));
+    } else if (instruction.arity > stack.size()) {
+      in.corrupt("lack operands");
     }
+    for (size_t k = stack.size() - instruction.arity; k < stack.size(); ++k)
+      depth = std::max(depth, stack[k].depth + 1);
+    stack.resize(stack.size() - instruction.arity);
     if (depth > max_depth) in.corrupt(cat("nest more than ", max_depth, " levels"));
     stack.push_back({op, depth});
     program.code.push_back(instruction);

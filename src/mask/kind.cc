@@ -7,7 +7,7 @@
 namespace anymask {
 namespace {
 
-size_t width(ArgumentType type) { return type == ArgumentType::integers ? 2 : 1; }
+size_t width(ArgumentType type) { return type == ArgumentType::mask ? 0 : type == ArgumentType::integers ? 2 : 1; }
 
 bool takes_array(ArgumentType type, int64_t form) {
   return (type == ArgumentType::array || type == ArgumentType::integers) && form == 1;
@@ -64,6 +64,7 @@ bool well_formed(const KindRow& row, std::span<const int64_t> ints, size_t& arra
   if (ints.size() != int_count(row)) return false;
   size_t at = 0;
   for (const ArgumentSpec& spec : row.kind.arguments) {
+    if (spec.type == ArgumentType::mask) continue;
     const int64_t value = ints[at];
     array_count += takes_array(spec.type, value);
     switch (spec.type) {
@@ -72,6 +73,7 @@ bool well_formed(const KindRow& row, std::span<const int64_t> ints, size_t& arra
         break;
       case ArgumentType::real:
       case ArgumentType::masks:
+      case ArgumentType::mask:
         break;
       case ArgumentType::align:
         if (value != 0 && value != 1) return false;

@@ -7,7 +7,7 @@
 // In a program the arguments of a leaf lie in the order of its specification: an integer, a real (the bits of its
 // double) and an align (0 bottom-right, 1 top-left) take one int; an array takes one (1 given, 0 not) and, if given,
 // the next array; `integers` take two: a form (0 not given, 1 an array, 2 a number) and the number. An integer that was
-// not given is `not_given`.
+// not given is `not_given`. A mask takes none: it is the leaf's operand, before it in the code.
 #pragma once
 
 #include <limits>
@@ -52,12 +52,15 @@ class LeafArguments {
   const Array* arrays_;
 };
 
+class PlaneMask;
+
 // The plane a leaf is bound to.
 struct PlaneContext {
   int64_t s_q, s_kv;
-  int64_t batch, num_sequences;  // this sequence, of so many
-  int64_t head, h_q, h_kv;       // this query head
-  Device reader;                 // who evaluates: its arrays need not be on the host
+  int64_t batch, num_sequences;        // this sequence, of so many
+  int64_t head, h_q, h_kv;             // this query head
+  Device reader;                       // who evaluates: its arrays need not be on the host
+  const PlaneMask* operand = nullptr;  // the mask the leaf was given, of this plane; null: none
   int64_t shift(bool top_left) const { return top_left ? 0 : s_kv - s_q; }
 };
 
@@ -118,6 +121,7 @@ enum class ArrayAxes : uint8_t {
 struct KindRow {
   MaskKind kind;
   ArrayAxes axes = ArrayAxes::none;
+  bool remembered = false;  // binding reads every element, or more: a mask that cannot change keeps its leaves
   void (*check)(const LeafArguments&) = nullptr;  // what can be said without lengths
   void (*bind)(const LeafArguments&, const PlaneContext&, BoundLeaf&) = nullptr;
   LeafOps ops;

@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <mutex>
 
+#include "mask/bound_mask.h"
 #include "mask/build.h"
+#include "mask/leaf_memo.h"
 
 namespace anymask {
 
 struct Mask::Memo {
   uint32_t depth = 1;
-  bool borrowed = false;  // contents may change: the digest is not remembered
+  bool borrowed = false;  // contents may change: neither digest nor leaves are remembered
+  LeafMemo leaves;
   std::once_flag once;
   Digest digest{};
 };
@@ -89,6 +92,18 @@ Mask Mask::with_arrays(std::vector<Array> arrays) const {
   MaskProgram program = *program_;
   program.arrays = std::move(arrays);
   return Mask(std::move(program));
+}
+
+LeafMemo* Mask::leaf_memo() const { return memo_->borrowed ? nullptr : &memo_->leaves; }
+
+Mask Mask::select(std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv) const {
+  Mask held = *this;
+  if (memo_->borrowed) {
+    held.memo_ = std::make_shared<Memo>();
+    held.memo_->depth = memo_->depth;
+  }
+  bind(held, sequences, h_q, h_kv);
+  return held;
 }
 
 Digest Mask::digest() const {

@@ -16,11 +16,9 @@ namespace anymask {
 
 using Digest = std::array<uint64_t, 2>;  // 128 bits over program and array contents
 
-// One argument of a leaf: `name` may be empty (by position).
-struct MaskArgument {
-  std::string name;
-  std::variant<int64_t, double, std::vector<int64_t>, Array, std::string> value;
-};
+struct MaskArgument;
+struct Sequence;
+class LeafMemo;
 
 class Mask {
  public:
@@ -50,6 +48,11 @@ class Mask {
 
   const MaskProgram& program() const { return *program_; }
 
+  // The same mask, holding what its topk selects at these lengths: binding it to them selects nothing again, though its
+  // arrays be borrowed. They must not change as long as it is used. A mask that owns its arrays does so by itself, with
+  // the lengths it met last.
+  Mask select(std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv) const;
+
   friend Mask operator&(const Mask& a, const Mask& b);
   friend Mask operator|(const Mask& a, const Mask& b);
   friend Mask operator~(const Mask& a);
@@ -57,11 +60,19 @@ class Mask {
   friend bool operator==(const Mask& a, const Mask& b);
 
  private:
+  friend class BoundMaskBuilder;
   struct Memo;
   explicit Mask(MaskProgram program);
   static Mask combine(Op op, std::span<const Mask> operands);
+  LeafMemo* leaf_memo() const;  // null: arrays may change
   std::shared_ptr<const MaskProgram> program_;
   std::shared_ptr<Memo> memo_;
+};
+
+// One argument of a leaf: `name` may be empty (by position).
+struct MaskArgument {
+  std::string name;
+  std::variant<int64_t, double, std::vector<int64_t>, Array, std::string, Mask> value;
 };
 
 }  // namespace anymask

@@ -3,7 +3,8 @@
 //   mask     = and { "|" and }         and  = not { "&" not }         not = "~" not | primary
 //   primary  = "(" mask ")" | kind [ "(" [ argument { "," argument } ] ")" ]
 //            | ( "per_batch" | "per_head" ) "(" "[" mask { "," mask } "]" ")"
-//   argument = [ name "=" ] ( number | "[" [ integer { "," integer } ] "]" | "@" name | word | quoted word )
+//   argument = [ name "=" ] ( mask, where the kind takes one | number | "[" [ integer { "," integer } ] "]" | "@" name
+//   | word | quoted word )
 #include <charconv>
 #include <cmath>
 
@@ -34,12 +35,19 @@ class Parser {
 
  private:
   // What is open: an operator that waits for its last operand, or a bracket that waits for its end.
-  enum class Open : uint8_t { op_not, op_and, op_or, bracket, list };
+  enum class Open : uint8_t { op_not, op_and, op_or, bracket, list, leaf };
   struct Item {
     Open open;
     Op op;           // of op_* and of list
     uint32_t count;  // operands so far
     size_t at;       // where it stands in the text
+  };
+  // A leaf whose arguments are being read; it waits on the stack while one of them, a mask, is.
+  struct Leaf {
+    const MaskKind* kind;
+    size_t begin, bracket;
+    std::vector<MaskArgument> arguments;
+    size_t operand = no_operand;
   };
 
   // Runs a check, and points at the text if it fails.
@@ -66,7 +74,10 @@ class Parser {
         const size_t begin = at_;
         const std::string_view name = identifier();
         const MaskKind& kind = at(begin, [&]() -> const MaskKind& { return require_kind(name); });
-        if (!is_operator(kind.op)) return leaf(kind, begin);
+        if (!is_operator(kind.op)) {
+          if (leaf(kind, begin)) return;
+          continue;
+        }
         expect('(', cat("`", kind.name, "` takes a list of masks: ", kind.name, "([causal, full])"));
         skip_space();
         const size_t bracket = at_;
@@ -109,6 +120,10 @@ class Parser {
           return true;
         case ')':
           close_all();
+          if (top_is(Open::leaf)) {
+            if (resume_leaf()) break;
+            return true;
+          }
           if (!top_is(Open::bracket))
             fail(at_, top_is(Open::list) ? "unexpected `)`; the list is still open: expected `,` or `]`"
                                          : "unexpected `)`; no bracket is open");
@@ -117,6 +132,10 @@ class Parser {
           break;  // the bracket is an operand
         case ',':
           close_all();
+          if (top_is(Open::leaf)) {
+            if (resume_leaf()) break;
+            return true;
+          }
           if (!top_is(Open::list)) fail(at_, "unexpected `,`; masks are joined by `&` and `|`");
           ++stack_.back().count;
           ++at_;
@@ -124,7 +143,8 @@ class Parser {
         case ']': {
           close_all();
           if (!top_is(Open::list))
-            fail(at_, top_is(Open::bracket) ? "unexpected `]`; expected `)` first" : "unexpected `]`; no list is open");
+            fail(at_, top_is(Open::bracket) || top_is(Open::leaf) ? "unexpected `]`; expected `)` first"
+                                                                  : "unexpected `]`; no list is open");
           ++at_;
           skip_space();
           expect(')', "expected `)` after the list of masks");
@@ -177,24 +197,71 @@ class Parser {
 
   void emit(Op op, uint32_t arity) { program_.code.push_back(operator_instruction(program_, op, arity)); }
 
-  void leaf(const MaskKind& kind, size_t begin) {
-    std::vector<MaskArgument> arguments;
+  // False where an argument is a mask, which comes next.
+  bool leaf(const MaskKind& kind, size_t begin) {
+    Leaf open{&kind, begin, at_, {}};
     skip_space();
     if (peek() == '(') {
-      const size_t bracket = at_++;
+      open.bracket = at_++;
       skip_space();
-      while (peek() != ')') {
-        if (!arguments.empty()) {
-          expect(',', peek() == '\0' ? "" : "expected `,` or `)` after an argument", bracket);
-          skip_space();
-        }
-        arguments.push_back(argument(kind, bracket));
+      return arguments(std::move(open));
+    }
+    at(begin, [&] { append_leaf(program_, kind, {}); });
+    return true;
+  }
+
+  // The mask that a leaf was waiting for ends here.
+  bool resume_leaf() {
+    Leaf open = std::move(leaves_.back());
+    leaves_.pop_back();
+    stack_.pop_back();
+    return arguments(std::move(open));
+  }
+
+  // The arguments from here on, up to and with the bracket; false where one of them is a mask, which comes next.
+  bool arguments(Leaf open) {
+    while (peek() != ')') {
+      if (!open.arguments.empty()) {
+        expect(',', peek() == '\0' ? "" : "expected `,` or `)` after an argument", open.bracket);
         skip_space();
+      }
+      if (open_mask(open)) return false;
+      open.arguments.push_back(argument(*open.kind, open.bracket));
+      skip_space();
+    }
+    ++at_;
+    at(open.begin, [&] { append_leaf(program_, *open.kind, open.arguments, open.operand); });
+    return true;
+  }
+
+  // Where the next argument is the leaf's mask: its name, if it has one, is read and the leaf put on the stack.
+  bool open_mask(Leaf& open) {
+    const auto& specs = open.kind->arguments;
+    const auto is_mask = [&](size_t i) { return i < specs.size() && specs[i].type == ArgumentType::mask; };
+    const size_t begin = at_;
+    std::string_view name = identifier();
+    skip_space();
+    if (name.empty() || peek() != '=') {
+      at_ = begin;
+      name = "";
+      if (!is_mask(open.arguments.size()) || !may_begin_mask(peek())) return false;
+    } else {
+      const size_t place = at(begin, [&] { return require_argument(*open.kind, name); });
+      if (!is_mask(place)) {
+        at_ = begin;
+        return false;
       }
       ++at_;
     }
-    at(begin, [&] { append_leaf(program_, kind, arguments); });
+    if (open.operand != no_operand)
+      at(begin, [&] { fail_invalid(open.kind->name, ": a second mask is given; expected one: join them by & or |"); });
+    open.operand = open.arguments.size();
+    open.arguments.push_back({std::string(name), int64_t{0}});
+    push({Open::leaf, open.kind->op, 0, open.bracket});
+    leaves_.push_back(std::move(open));
+    return true;
   }
+  static bool may_begin_mask(char c) { return is_letter(c) || c == '(' || c == '~'; }
 
   MaskArgument argument(const MaskKind& kind, size_t bracket) {
     if (peek() == '\0') fail(bracket, "this `(` is never closed; expected `)`");
@@ -364,6 +431,7 @@ class Parser {
   size_t at_ = 0;
   MaskProgram program_;
   std::vector<Item> stack_;
+  std::vector<Leaf> leaves_;  // those of Open::leaf, in their order
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "mask/build.h"
 
@@ -38,6 +39,7 @@ std::string argument_text(const LeafArguments& arguments, size_t i) {
     case ArgumentType::integers:
       break;
     case ArgumentType::masks:
+    case ArgumentType::mask:
       return "";
   }
   if (!arguments.is_number(i)) return array_text(*arguments.array(i));
@@ -45,19 +47,23 @@ std::string argument_text(const LeafArguments& arguments, size_t i) {
   return text == spec.default_text ? "" : text;
 }
 
-std::string leaf_text(const LeafArguments& arguments) {
+// A leaf, cut where its operand is written; with none, the second half is empty.
+std::array<std::string, 2> leaf_text(const LeafArguments& arguments, bool operand) {
   const MaskKind& kind = arguments.row().kind;
-  std::string text;
+  std::string text, before;
   bool by_position = true;  // as long as nothing was left out
   for (size_t i = 0; i < kind.arguments.size(); ++i) {
+    const bool here = operand && kind.arguments[i].type == ArgumentType::mask;
     const std::string argument = argument_text(arguments, i);
-    by_position &= !argument.empty() && kind.arguments[i].type != ArgumentType::align;
-    if (argument.empty()) continue;
-    if (!text.empty()) text += ", ";
+    by_position &= here || (!argument.empty() && kind.arguments[i].type != ArgumentType::align);
+    if (argument.empty() && !here) continue;
+    if (!text.empty() || !before.empty()) text += ", ";
     if (!by_position) text += cat(kind.arguments[i].name, "=");
     text += argument;
+    if (here) before = cat(kind.name, "(", std::exchange(text, ""));
   }
-  return text.empty() ? std::string(kind.name) : cat(kind.name, "(", text, ")");
+  if (operand) return {before, text + ")"};
+  return {text.empty() ? std::string(kind.name) : cat(kind.name, "(", text, ")"), ""};
 }
 
 // How tightly an operator binds; leaves, lists and complements are never bracketed inside others.
@@ -81,9 +87,16 @@ std::string Mask::str() const {
     const auto operands = tree.operands(frame.instruction);
     const bool lists = instruction.op == Op::per_batch || instruction.op == Op::per_head;
     if (!is_operator(instruction.op)) {
-      text += leaf_text(LeafArguments(*find_row(instruction.op), program.ints.data() + instruction.int_begin,
-                                      program.arrays.data() + instruction.array_begin));
-      frames.pop_back();
+      const auto halves =
+          leaf_text(LeafArguments(*find_row(instruction.op), program.ints.data() + instruction.int_begin,
+                                  program.arrays.data() + instruction.array_begin),
+                    !operands.empty());
+      text += halves[frame.next];
+      if (frame.next < operands.size()) {
+        frames.push_back({operands[frame.next++], false});
+      } else {
+        frames.pop_back();
+      }
       continue;
     }
     if (frame.next == 0) {

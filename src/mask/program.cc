@@ -117,12 +117,14 @@ const char* type_text(const ArgumentSpec& spec) {
       return "bottom_right or top_left";
     case ArgumentType::masks:
       return "a list of masks";
+    case ArgumentType::mask:
+      return "a mask";
   }
   return "";
 }
 
 const char* type_text(const MaskArgument& argument) {
-  static constexpr const char* names[] = {"an integer", "a real number", "a list", "an array", "a word"};
+  static constexpr const char* names[] = {"an integer", "a real number", "a list", "an array", "a word", "a mask"};
   return names[argument.value.index()];
 }
 
@@ -133,12 +135,12 @@ std::string signature(const MaskKind& kind) {
   return text + ")";
 }
 
+[[noreturn]] void mismatch(const MaskKind& kind, const ArgumentSpec& spec, const MaskArgument& argument) {
+  fail_invalid(kind.name, ": ", spec.name, " is ", type_text(argument), "; expected ", type_text(spec), ": ", spec.doc);
+}
+
 // Appends the ints (and the array) of one argument; null: not given.
 void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec, const MaskArgument* argument) {
-  const auto mismatch = [&]() {
-    fail_invalid(kind.name, ": ", spec.name, " is ", type_text(*argument), "; expected ", type_text(spec), ": ",
-                 spec.doc);
-  };
   const auto add_array = [&](Array array) {
     if (!array.name.empty() && !is_identifier(array.name)) {
       fail_invalid(kind.name, ": ", spec.name, " is an array named `", array.name.substr(0, 64),
@@ -162,7 +164,7 @@ void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec
       } else if (const auto* value = std::get_if<int64_t>(&argument->value)) {
         program.ints.push_back(integer_of(*value));
       } else {
-        mismatch();
+        mismatch(kind, spec, *argument);
       }
       break;
     case ArgumentType::real: {
@@ -172,7 +174,7 @@ void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec
       } else if (const auto* integer = std::get_if<int64_t>(&argument->value)) {
         value = static_cast<double>(*integer);
       } else {
-        mismatch();
+        mismatch(kind, spec, *argument);
       }
       program.ints.push_back(std::bit_cast<int64_t>(value));
       break;
@@ -191,7 +193,7 @@ void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec
         program.ints.insert(program.ints.end(), {1, 0});
         add_array(*array);
       } else {
-        mismatch();
+        mismatch(kind, spec, *argument);
       }
       break;
     case ArgumentType::array:
@@ -202,14 +204,14 @@ void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec
       } else if (const auto* array = std::get_if<Array>(&argument->value)) {
         add_array(*array);
       } else {
-        mismatch();
+        mismatch(kind, spec, *argument);
       }
       break;
     case ArgumentType::align: {
       program.ints.push_back(0);
       if (argument == nullptr) break;
       const auto* word = std::get_if<std::string>(&argument->value);
-      if (word == nullptr) mismatch();
+      if (word == nullptr) mismatch(kind, spec, *argument);
       if (*word != "bottom_right" && *word != "top_left") {
         fail_invalid(kind.name, ": align is `", word->substr(0, 64),
                      "`; expected bottom_right (p = q + s_kv - s_q) or top_left (p = q): use one of them");
@@ -218,7 +220,8 @@ void encode(MaskProgram& program, const MaskKind& kind, const ArgumentSpec& spec
       break;
     }
     case ArgumentType::masks:
-      break;  // operators are not leaves
+    case ArgumentType::mask:
+      break;  // operators are not leaves, and a leaf's operand is in the code
   }
 }
 
@@ -244,7 +247,12 @@ size_t require_argument(const MaskKind& kind, std::string_view name) {
                names.empty() ? " It takes none" : cat("; expected ", signature(kind)));
 }
 
-void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const MaskArgument> arguments) {
+bool takes_mask(const MaskKind& kind) {
+  return std::any_of(kind.arguments.begin(), kind.arguments.end(),
+                     [](const ArgumentSpec& spec) { return spec.type == ArgumentType::mask; });
+}
+
+void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const MaskArgument> arguments, size_t operand) {
   std::vector<const MaskArgument*> given(kind.arguments.size(), nullptr);
   bool named = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -264,7 +272,16 @@ void append_leaf(MaskProgram& program, const MaskKind& kind, std::span<const Mas
       fail_invalid(kind.name, ": ", kind.arguments[place].name, " is given twice; expected it once: leave one out");
     given[place] = &arguments[i];
   }
-  Instruction leaf = operator_instruction(program, kind.op, 0);
+  uint32_t operands = 0;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (kind.arguments[i].type != ArgumentType::mask || given[i] == nullptr) continue;
+    ++operands;
+    if (operand < arguments.size() && given[i] == &arguments[operand]) continue;
+    const auto* mask = std::get_if<Mask>(&given[i]->value);
+    if (mask == nullptr) mismatch(kind, kind.arguments[i], *given[i]);
+    append_program(program, mask->program(), mask->program().code.size());
+  }
+  Instruction leaf = operator_instruction(program, kind.op, operands);
   for (size_t i = 0; i < given.size(); ++i) encode(program, kind, kind.arguments[i], given[i]);
   leaf.int_count = static_cast<uint32_t>(program.ints.size()) - leaf.int_begin;
   leaf.array_count = static_cast<uint32_t>(program.arrays.size()) - leaf.array_begin;

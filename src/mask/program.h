@@ -31,6 +31,7 @@ enum class Op : uint16_t {
   neighborhood = 17,
   block_diffusion = 18,
   threshold = 19,
+  topk = 20,
   op_and = 1000,
   op_or = 1001,
   op_not = 1002,
@@ -40,7 +41,7 @@ enum class Op : uint16_t {
 
 struct Instruction {
   Op op = Op::full;
-  uint32_t arity = 0;                         // operands taken from the stack (leaves: 0)
+  uint32_t arity = 0;                         // operands taken from the stack (leaves: 0, or the masks they are given)
   uint32_t int_begin = 0, int_count = 0;      // into ints
   uint32_t array_begin = 0, array_count = 0;  // into arrays
   friend bool operator==(const Instruction&, const Instruction&) = default;

@@ -19,6 +19,7 @@ enum class ArgumentType : uint8_t {
   array,     // by @name (or inline list where it is rank 1)
   align,     // "bottom_right" | "top_left"
   masks,     // a list of masks: per_batch, per_head
+  mask,      // a mask, the leaf's operand; one a kind at most
 };
 
 struct ArgumentSpec {

@@ -80,6 +80,11 @@ TEST(Mask, EveryFactoryKeepsWhatItSays) {
   EXPECT_EQ(picture(block_diffusion(2, 1), 4, 4), "#.../.##./..#./..##");
   const std::vector<float> bias = {-1, 0.5f, 2};
   EXPECT_EQ(picture(threshold(Tensor(bias, {1, 3}), 0.5), 2, 3), ".##/.##");
+  const std::vector<float> ties = {3, 1, 2, 3};
+  EXPECT_EQ(picture(topk(Tensor(ties, {1, 4}), 1), 2, 4), "#.../#...");
+  EXPECT_EQ(picture(topk(Tensor(ties, {1, 4}), 2, causal()), 4, 4), "#.../##../#.#./#..#");
+  EXPECT_EQ(picture(topk(Tensor(ties, {1, 4}), 2) & causal(), 4, 4), "#.../#.../#.../#..#");
+  EXPECT_EQ(picture(~topk(Tensor(ties, {1, 4}), 1, topk(Tensor(ties, {1, 4}), 3, keys(1, 4))), 1, 4), "###.");
   EXPECT_EQ(picture(per_batch({causal(), full()}), 2, 2, 1, 0, 2), "##/##");
   EXPECT_EQ(picture(per_head({causal(), none()}), 2, 2, 0, 1, 1, 2), "../..");
   EXPECT_EQ(picture((causal() & ~keys(0, 1)) | positions(0, 1), 3, 3), "###/.#./.##");
@@ -111,6 +116,20 @@ TEST(Mask, BorrowedArraysAreReadWhenUsed) {
   cu[1] = 2;
   EXPECT_EQ(picture(borrowed, 3, 3), "##./##./..#");
   EXPECT_EQ(picture(copied, 3, 3), "#../.##/.##");
+}
+
+TEST(Mask, SelectHoldsWhatWasSelected) {
+  std::vector<float> bias = {3, 1, 2, 0};
+  const Mask borrowed = topk(Array::borrow(Tensor(bias, {1, 4})), 2);
+  const Mask held = borrowed.select({.s_q = 2, .s_kv = 4});
+  EXPECT_EQ(held, borrowed);
+  EXPECT_EQ(picture(held, 2, 4), "#.#./#.#.");
+  bias[3] = 9;  // against the promise, to see what is read: the row's threshold stays, the values are today's
+  EXPECT_EQ(picture(held, 2, 4), "#.##/#.##");
+  EXPECT_EQ(picture(held, 1, 4), "#..#");  // other lengths select
+  EXPECT_EQ(picture(borrowed, 2, 4), "#..#/#..#");
+  EXPECT_EQ(causal().select({.s_q = 2, .s_kv = 2}), causal());
+  EXPECT_THROW(borrowed.select({.s_q = 2, .s_kv = 5}), Error);
 }
 
 TEST(Mask, CountsPairsOverSequencesAndHeads) {
@@ -150,7 +169,7 @@ TEST(Mask, RandomMasksRepeat) {
 
 TEST(Mask, KindsAreListed) {
   const std::string json = mask_kinds();
-  for (const char* name : {"full", "causal", "documents", "tree", "block_diffusion", "threshold", "per_head"})
+  for (const char* name : {"full", "causal", "documents", "tree", "block_diffusion", "threshold", "topk", "per_head"})
     EXPECT_THAT(json, HasSubstr("\"name\": \"" + std::string(name) + "\""));
 }
 
@@ -232,10 +251,10 @@ TEST(MaskErrors, NullsAreErrors) {
   anymask_mask_free(nullptr);
 
   anymask_argument argument = {};
-  const int unknown = 5;
+  const int unknown = 6;
   std::memcpy(&argument.type, &unknown, sizeof(argument.type));
   EXPECT_EQ(anymask_mask_leaf("keys", &argument, 1, &m), ANYMASK_INVALID_ARGUMENT);
-  EXPECT_THAT(anymask_last_error(), HasSubstr("type 5"));
+  EXPECT_THAT(anymask_last_error(), HasSubstr("type 6"));
 }
 
 }  // namespace

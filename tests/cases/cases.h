@@ -13,7 +13,7 @@
 
 namespace anymask::cases {
 
-// An array that the mask's text calls by @name. `boolean`: bytes of 0 and 1; else int32.
+// An array that the mask's text calls by @name; @bias is the case's bias. `boolean`: bytes of 0 and 1; else int32.
 struct CaseArray {
   std::string name;
   bool boolean = false;
@@ -338,6 +338,18 @@ inline const std::vector<BenchCase>& bench_cases() {
           {int_array("lengths", std::vector<int64_t>(static_cast<size_t>(s / 2 / 128), 128))});
       add("plan", "tree-half", "tree(@parents)", s, 1, 1, 64, {tree_parents(s / 2, 8)});
       add("plan", "blocks64-keep10", "blocks(@map, 64, 64)", s, 1, 1, 64, {block_map(s / 64, s / 64, 10)});
+    }
+    // Top-k windows: a bias of each layout, its own row for every query or one for all.
+    struct TopK {
+      const char *name, *bias, *mask;
+    };
+    for (const TopK& t :
+         {TopK{"h-q", "1hq", "topk(@bias, 256)"}, TopK{"kvh-q", "1gq", "topk(@bias, 256)"},
+          TopK{"1-q", "11q", "topk(@bias, 256)"}, TopK{"kvh-q-causal", "1gq", "topk(@bias, 256, causal)"},
+          TopK{"kvh-1", "1g1", "topk(@bias, 256)"}, TopK{"kvh-1-causal", "1g1", "topk(@bias, 256, causal)"},
+          TopK{"kvh-1-then-causal", "1g1", "topk(@bias, 256) & causal"}}) {
+      add("topk", std::string("topk256-bias-") + t.name, t.mask, 4096, 8, 4, 64);
+      list.back().shape.bias = t.bias;
     }
     for (const int64_t s : {1, 16, 50, 128}) {
       add("host", "causal", "causal", s, 1, 1, 16);

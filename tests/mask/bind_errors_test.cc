@@ -33,12 +33,20 @@ Array array_of(const char* name, DType type, std::vector<int64_t> shape) {
 
 std::vector<Array> arrays() {
   Array cuda = array_of("cuda", DType::i64, {9});
-  cuda.view.device = {DeviceKind::cuda, 1};
-  return {array_of("u8_8x1", DType::u8, {8, 1}),           array_of("u8_8x2", DType::u8, {8, 2}),
-          array_of("u8_2x3x8x1", DType::u8, {2, 3, 8, 1}), array_of("u8_3x1x8x1", DType::u8, {3, 1, 8, 1}),
-          array_of("u8_8x8", DType::u8, {8, 8}),           array_of("u8_3x8", DType::u8, {3, 8}),
-          array_of("f32_8x7", DType::f32, {8, 7}),         array_of("i64_3x3", DType::i64, {3, 3}),
-          array_of("i64_7x2", DType::i64, {7, 2}),         cuda};
+  Array f32_cuda = array_of("f32_cuda", DType::f32, {8, 8});
+  cuda.view.device = f32_cuda.view.device = {DeviceKind::cuda, 1};
+  return {array_of("u8_8x1", DType::u8, {8, 1}),
+          array_of("u8_8x2", DType::u8, {8, 2}),
+          array_of("u8_2x3x8x1", DType::u8, {2, 3, 8, 1}),
+          array_of("u8_3x1x8x1", DType::u8, {3, 1, 8, 1}),
+          array_of("u8_8x8", DType::u8, {8, 8}),
+          array_of("u8_3x8", DType::u8, {3, 8}),
+          array_of("f32_8x7", DType::f32, {8, 7}),
+          array_of("i64_3x3", DType::i64, {3, 3}),
+          array_of("i64_7x2", DType::i64, {7, 2}),
+          array_of("f32_3x2x8x8", DType::f32, {3, 2, 8, 8}),
+          cuda,
+          f32_cuda};
 }
 
 TEST(BindErrors, TeachTheWayOut) {
@@ -79,6 +87,12 @@ TEST(BindErrors, TeachTheWayOut) {
       {"dense(@u8_3x8)", "has shape [3, 8]; expected [s_q or 1, s_kv] = [8 or 1, 8]"},
       {"dense(@u8_8x8)", "= [8 or 1, 9]", 8, 9},
       {"threshold(@f32_8x7, 0)", "= [8 or 1, 8]"},
+      {"topk(@f32_8x7, 2)", "topk: bias (@f32_8x7) has shape [8, 7]; expected [s_q or 1, s_kv] = [8 or 1, 8]"},
+      {"topk(@f32_8x7, 2, keys(9, 4))", "expected a <= b"},
+      {"topk(@f32_8x7, 2, documents([0, 5]))", "cu ends at 5; expected s_kv = 7", 8, 7},
+      {"topk(@f32_3x2x8x8, 2)", "first axis counts batch entries: expected 1 or 2", 8, 8, 2, 2},
+      {"topk(@f32_3x2x8x8, 2)", "second axis counts heads: expected 1, h_kv = 3 or h_q = 6", 8, 8, 3, 6, 3},
+      {"topk(@f32_cuda, 2)", "is on CUDA device 1"},
       {"row_intervals([0, 0, 0], [1, 1, 1])", "expected s_q = 8 (or 1) lines"},
       {"row_intervals([0, 0, 0, 3, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1])",
        "is 3 and end 1 at [3, 0]; expected begin <= end"},

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "mask/build.h"
 
 namespace anymask::oracle {
 namespace {
+
+bool keep_at(const Mask& mask, size_t last, const Plane& plane, int64_t q, int64_t kv);
 
 // Element of an array as a double: exact for everything tests put there.
 double element(const Array& array, std::vector<int64_t> index) {
@@ -186,19 +189,54 @@ bool leaf(const LeafArguments& in, const Plane& plane, int64_t q, int64_t kv) {
   }
 }
 
-}  // namespace
+using Stack = std::vector<bool>;
 
-bool keep(const Mask& mask, const Plane& plane, int64_t q, int64_t kv) {
+// The window largest of the row's candidates, by a sort of them all; the row last asked for is remembered, as pairs of
+// a row come one after the other.
+bool among_largest(const Mask& mask, size_t at, const LeafArguments& in, const Plane& plane, int64_t q, int64_t kv) {
+  struct Row {
+    Mask mask;
+    Plane plane;
+    int64_t q;
+    std::map<size_t, std::vector<bool>> kept;  // of each instruction
+  };
+  static thread_local Row row{{}, {-1, -1, -1, -1, -1, -1}, -1, {}};
+  if (&row.mask.program() != &mask.program() || !(row.plane == plane) || row.q != q) row = {mask, plane, q, {}};
+  if (const auto found = row.kept.find(at); found != row.kept.end()) return found->second[kv];
+  const ProgramTree tree = tree_of(mask.program());
+  std::vector<std::pair<double, int64_t>> candidates;
+  for (int64_t key = 0; key < plane.s_kv; ++key) {
+    if (!tree.operands(at).empty() && !keep_at(mask, tree.operands(at)[0], plane, q, key)) continue;
+    const double bias = at_plane(*in.array(0), plane, q, key);
+    if (bias > -INFINITY) candidates.emplace_back(-bias, key);  // neither -inf nor NaN
+  }
+  std::sort(candidates.begin(), candidates.end());  // -0 and 0 compare equal: the lower key first
+  std::vector<bool> kept(static_cast<size_t>(plane.s_kv), false);
+  for (int64_t i = 0; i < std::min<int64_t>(in.integer(1), static_cast<int64_t>(candidates.size())); ++i)
+    kept[candidates[i].second] = true;
+  return (row.kept[at] = kept)[kv];
+}
+
+// The value of one instruction, its operands' from those before it.
+bool keep_at(const Mask& mask, size_t last, const Plane& plane, int64_t q, int64_t kv) {
   const MaskProgram& program = mask.program();
-  std::vector<bool> stack;
-  for (const Instruction& instruction : program.code) {
+  Stack stack;
+  for (size_t i = 0; i <= last; ++i) {
+    const Instruction& instruction = program.code[i];
+    if (instruction.op == Op::topk) {
+      const LeafArguments in(*find_row(instruction.op), program.ints.data() + instruction.int_begin,
+                             program.arrays.data() + instruction.array_begin);
+      stack.resize(stack.size() - instruction.arity);
+      stack.push_back(among_largest(mask, i, in, plane, q, kv));
+      continue;
+    }
     if (!is_operator(instruction.op)) {
       stack.push_back(leaf(LeafArguments(*find_row(instruction.op), program.ints.data() + instruction.int_begin,
                                          program.arrays.data() + instruction.array_begin),
                            plane, q, kv));
       continue;
     }
-    const std::vector<bool> operands(stack.end() - instruction.arity, stack.end());
+    const Stack operands(stack.end() - instruction.arity, stack.end());
     stack.resize(stack.size() - instruction.arity);
     switch (instruction.op) {
       case Op::op_and:
@@ -222,6 +260,12 @@ bool keep(const Mask& mask, const Plane& plane, int64_t q, int64_t kv) {
     }
   }
   return stack.back();
+}
+
+}  // namespace
+
+bool keep(const Mask& mask, const Plane& plane, int64_t q, int64_t kv) {
+  return keep_at(mask, mask.program().code.size() - 1, plane, q, kv);
 }
 
 }  // namespace anymask::oracle

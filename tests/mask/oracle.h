@@ -11,6 +11,7 @@ namespace anymask::oracle {
 
 struct Plane {
   int64_t s_q, s_kv, batch, head, h_q, h_kv;
+  friend bool operator==(const Plane&, const Plane&) = default;
 };
 
 bool keep(const Mask& mask, const Plane& plane, int64_t q, int64_t kv);

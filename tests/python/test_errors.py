@@ -706,6 +706,31 @@ CASES: list[tuple[str, str, type[Exception], str]] = [
         "threshold: bias has type int32; expected float32, float16 or bfloat16: convert it",
     ),
     (
+        "topk of integers",
+        "am.topk(np.ones((2, 2), np.int32), 1)",
+        ValueError,
+        "topk: bias has type int32; expected float32, float16 or bfloat16: convert it",
+    ),
+    (
+        "topk of a negative window",
+        "am.topk(np.ones((2, 2), np.float32), -1)",
+        ValueError,
+        "topk: window is -1; expected 0 or more: it counts the keys a row keeps, of which there may be fewer",
+    ),
+    (
+        "topk among a number",
+        "am.topk(np.ones((2, 2), np.float32), 1, among=4)",
+        ValueError,
+        "topk: among is an integer; expected a mask: the candidates; all keys unless given",
+    ),
+    (
+        "topk of another shape",
+        "am.topk(np.ones((2, 3), np.float32), 1).dense(2, 2)",
+        ValueError,
+        "topk: bias (@array0) has shape [2, 3]; expected [s_q or 1, s_kv] = [2 or 1, 2], or 4-d with "
+        "[b or 1, heads or 1] before it (s_q = 2, s_kv = 2): make it fit",
+    ),
+    (
         "per_batch of one mask",
         "am.per_batch(am.causal())",
         TypeError,

@@ -30,6 +30,11 @@ def _document(cu: list[int], x: int) -> int:
     return int(np.searchsorted(cu, x, "right"))
 
 
+def _rank(q: int, kv: int, candidates: int) -> int:
+    """How many of the first keys of row q come before kv: larger biases, and lower keys among equal ones."""
+    return int((_bias[q, :candidates] > _bias[q, kv]).sum() + (_bias[q, :kv] == _bias[q, kv]).sum())
+
+
 def _in_tree(p: int, kv: int) -> bool:
     first = S_KV - len(_parents)
     if kv < first:
@@ -105,6 +110,8 @@ RULES: list[tuple[str, am.Mask, Callable[[int, int, int], Any]]] = [
     ("neighborhood", am.neighborhood([4, 4], 3), lambda q, p, kv: _neighbours(p, kv)),
     ("block_diffusion", am.block_diffusion(8, 3), lambda q, p, kv: _diffusion(p, kv)),
     ("threshold", am.threshold(_bias, 0.25), lambda q, p, kv: _bias[q, kv] >= 0.25),
+    ("topk", am.topk(_bias, 5), lambda q, p, kv: _rank(q, kv, S_KV) < 5),
+    ("topk", am.topk(_bias, 3, among=am.causal()), lambda q, p, kv: kv <= p and _rank(q, kv, p + 1) < 3),
     ("per_batch", am.per_batch([am.causal()]), lambda q, p, kv: kv <= p),
     ("per_head", am.per_head([am.keys(0, 3)]), lambda q, p, kv: kv < 3),
 ]

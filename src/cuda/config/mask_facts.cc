@@ -13,7 +13,7 @@ bool reads_pairs(const PlaneMask& plane) {
   const auto& leaves = plane.code().leaves;
   return std::any_of(leaves.begin(), leaves.end(), [](const auto& leaf) {
     const Op op = leaf->args.op;
-    return op == Op::bits || op == Op::dense || op == Op::threshold;
+    return op == Op::bits || op == Op::dense || op == Op::threshold || op == Op::topk;
   });
 }
 

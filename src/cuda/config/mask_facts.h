@@ -13,8 +13,8 @@ struct MaskFacts {
   bool groups_share_plane = false;  // the query heads of each kv head keep the same pairs
   // Keys of a row that stand in long stretches all of which it keeps, in the mean: about what a row keeps under
   // full, causal and shared_prefix, nothing under narrow windows and scattered blocks. From a sample; 0 where the mask
-  // has an entry for each pair (bits, dense, threshold: to look would take as long as the call), where its arrays lie
-  // on the device, and where keys or rows are too few for it to matter, so that small calls do not pay.
+  // has an entry for each pair (bits, dense, threshold, topk: to look would take as long as the call), where its arrays
+  // lie on the device, and where keys or rows are too few for it to matter, so that small calls do not pay.
   int64_t long_keys = 0;
 };
 // Query heads of each kv head: `group`.

@@ -7,7 +7,7 @@
 //  - shared_prefix, block_diffusion: their three and five ends likewise; intervals: the bounds they were bound with;
 //  - tree: its ends, and half the square of its nodes; blocks: the tiles that edges of blocks cross; neighborhood: the
 //    reach of a kernel;
-//  - bits, dense, threshold, stride: every tile.
+//  - bits, dense, threshold, topk, stride: every tile.
 // Contents of arrays on the device are not looked at: of a band the bound of its two ends, of intervals every tile.
 // An expression needs at most the sum over its leaves, and never more than all tiles.
 #pragma once

@@ -21,6 +21,7 @@
 #include "mask/kinds/shared_prefix.h"
 #include "mask/kinds/stride.h"
 #include "mask/kinds/threshold.h"
+#include "mask/kinds/topk.h"
 #include "mask/kinds/tree.h"
 #include "mask/kinds/window.h"
 

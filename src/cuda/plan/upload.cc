@@ -88,8 +88,8 @@ PlanUpload::UploadedLeaf PlanUpload::upload_leaf(const BoundLeaf& leaf) {
     }
     if (leaf.held_bytes[slot] > 0) {
       at = append(args.data[slot], static_cast<size_t>(leaf.held_bytes[slot]));
-    } else if (args.op == Op::bits || args.op == Op::dense || args.op == Op::threshold) {
-      const int64_t element = args.op == Op::threshold ? args.size[0] : 1;
+    } else if (args.op == Op::bits || args.op == Op::dense || args.op == Op::threshold || args.op == Op::topk) {
+      const int64_t element = args.op == Op::threshold || args.op == Op::topk ? args.size[0] : 1;
       const int64_t cols = args.op == Op::bits ? args.size[0] : args.s_kv;
       const int64_t rows = args.stride[0][0] == 0 ? 1 : args.s_q;
       const auto row_bytes = static_cast<int64_t>(alignment) *

@@ -94,7 +94,7 @@ ANYMASK_HOST_DEVICE uint64_t pack_flags(uint64_t flags) { return (flags * 0x0102
 template <class Kind>
 ANYMASK_HOST_DEVICE Kept classify_by_words(const LeafArgs& a, const Rect& r) {
   bool some_kept = false, some_dropped = false;
-  const int64_t q_end = a.stride[0][0] == 0 ? r.q_begin + 1 : r.q_end;  // one row for all
+  const int64_t q_end = a.stride[0][0] == 0 && a.stride[1][0] == 0 ? r.q_begin + 1 : r.q_end;  // one row for all
   for (int64_t q = r.q_begin; q < q_end; ++q) {
     for (int64_t kv = r.kv_begin & ~int64_t{63}; kv < r.kv_end; kv += 64) {
       const uint64_t inside = bit_range(r.kv_begin - kv, r.kv_end - kv);

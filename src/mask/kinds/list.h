@@ -22,4 +22,5 @@
   X(col_intervals, ColIntervals)     \
   X(neighborhood, Neighborhood)      \
   X(block_diffusion, BlockDiffusion) \
-  X(threshold, Threshold)
+  X(threshold, Threshold)            \
+  X(topk, Topk)
