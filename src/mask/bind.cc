@@ -417,8 +417,6 @@ class BoundMaskBuilder {
   // A leaf of candidates keeps some of them: what it says of a pair counts where its operand keeps it.
   uint32_t leaf_among(PlaneBuilder& builder, size_t i, PlaneContext plane, uint32_t operand) {
     const PlaneMask candidates = lay_out(builder, operand, plane);
-    if (candidates.code().unread)
-      fail_unsupported("topk: among has arrays on a CUDA device; the host reads it to select: copy them to the CPU");
     if (builder.node(operand).step != Step::full) plane.operand = &candidates;
     const uint32_t both[] = {builder.leaf(bind_leaf(i, plane)), operand};
     return builder.join(Step::op_and, both);

@@ -89,6 +89,8 @@ struct BoundLeaf {
   bool unread = false;
   LeafSource sources[2];
   Interval first{}, last{};  // of a band: bounds of its first and last row, whatever the contents
+  // Of topk, whose rows are selected on the device before anyone evaluates it: the candidates; null: all keys.
+  std::shared_ptr<const PlaneMask> among;
 
   // Moves values into memory this leaf owns, as data[slot].
   template <class T>

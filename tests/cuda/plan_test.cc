@@ -18,6 +18,7 @@
 #include "cuda/launch/plan.h"
 #include "cuda/plan/capacity.h"
 #include "mask/bound_mask.h"
+#include "mask/kinds/random_arguments.h"
 #include "mask/registry.h"
 #include "plan/builder.h"
 
@@ -336,6 +337,48 @@ TEST_F(CudaPlanTest, RandomExpressionsOnDevice) {
     if (HasFailure()) FAIL() << "seed " << seed << ", " << l.s_q << " x " << l.s_kv << ": " << mask.str();
   }
   EXPECT_GT(checked, 200);
+}
+
+// Rows selected where the bias lies: alone and with bands, where the selection writes the plan's tiles; in expressions,
+// among bands, among anything, and among a selection.
+TEST_F(CudaPlanTest, SelectedOnDevice) {
+  const char* const texts[] = {"topk(@b, 40)",
+                               "topk(@b, 40, causal)",
+                               "topk(@b, 40) & causal",
+                               "topk(@b, 40, causal) & window(200, 30)",
+                               "topk(@b, 40) & window(150, -1) & prefix(500)",
+                               "topk(@b, 500) & keys(100, 900)",
+                               "~topk(@b, 40)",
+                               "topk(@b, 3) | causal",
+                               "topk(@b, 40, ~stride(3))",
+                               "topk(@b, 40, causal | keys(500, 600)) & stride(2)",
+                               "topk(@c, 10, topk(@b, 40, causal))",
+                               "topk(@b, 20) & topk(@c, 40)",
+                               "topk(@b, 0)",
+                               "topk(@b, 5000) & causal",
+                               "per_head([topk(@b, 9), topk(@b, 11, causal)])"};
+  for (uint64_t seed = 1; seed <= 4 * std::size(texts); ++seed) {
+    const char* const text = texts[seed % std::size(texts)];
+    const Lengths l = Lengths{static_cast<int64_t>(1 + seed * 131 % 700), static_cast<int64_t>(1 + seed * 97 % 1200)};
+    std::mt19937_64 rng(seed);
+    std::vector<Array> arrays;
+    for (const char* name : {"b", "c"}) {
+      const bool one_row = seed % 7 == 6, half = seed % 2 == 0;
+      const std::vector<int64_t> shape{seed % 3 == 0 ? 2 : 1, seed % 5 == 0 ? 1 : 2, one_row ? 1 : l.s_q, l.s_kv};
+      std::vector<float> values(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
+      std::vector<uint16_t> narrow;
+      for (float& x : values) {
+        x = std::normal_distribution<float>{}(rng);
+        narrow.push_back(seed % 4 == 0 ? f32_to_f16(x) : f32_to_bf16(x));
+      }
+      arrays.push_back(half ? example::arrange(rng, seed % 4 == 0 ? DType::f16 : DType::bf16, shape, narrow.data())
+                            : example::arrange(rng, DType::f32, shape, values.data()));
+      arrays.back().name = name;
+    }
+    const Mask mask = Mask::parse(text, arrays);
+    check_plan_on_device(mask, problem_of(sequences_of(2, l.s_q, l.s_kv), 2, 2), shape_of(seed / 2));
+    if (HasFailure()) FAIL() << text << ", seed " << seed << ", " << l.s_q << " x " << l.s_kv;
+  }
 }
 
 // Contents no check saw: the build ends, inside its memory, and so does one of right contents after it.

@@ -49,6 +49,17 @@ std::vector<Array> arrays() {
           f32_cuda};
 }
 
+// Whoever selects reads the bias and the candidates.
+TEST(BindErrors, CandidatesOnADeviceWantTheBiasThere) {
+  const Sequence sequences[] = {{0, 0, 8, 0, 7}};
+  try {
+    anymask::bind(Mask::parse("topk(@f32_8x7, 2, documents(@cuda))", arrays()), sequences, 1, 1, {DeviceKind::cuda, 1});
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("copy the bias to that device"));
+  }
+}
+
 TEST(BindErrors, TeachTheWayOut) {
   const std::vector<Array> given = arrays();
   const Case cases[] = {

@@ -17,6 +17,7 @@
 
 #include "cuda/plan/evaluate.cuh"
 #include "cuda/plan/plan_data.h"
+#include "cuda/tile/mask_bits.cuh"
 
 namespace anymask::plan_build {
 
@@ -187,15 +188,6 @@ __device__ inline void classify_tiles(const Plane& plane, const RowPlace& place,
   }
 }
 
-// Bits 8 g + 2 c + j of 32 columns, g < 4 and j < 2, as bits 2 g + j.
-__device__ inline uint32_t quarter(uint32_t columns, int c) {
-  const uint32_t x = (columns >> (2 * c)) & 0x03030303u;
-  return (x | x >> 6 | x >> 12 | x >> 18) & 0xffu;
-}
-
-// What a unit of 64 rows x 128 columns keeps.
-enum UnitFlags : uint32_t { unit_any = 1, unit_all = 2, unit_all_inside = 4 };  // inside: of what lies in the plane
-
 // One warp: evaluates unit `u` of a tile, writes it and returns its flags, the same in all lanes.
 __device__ inline uint32_t evaluate_unit(const Plane& plane, const RowPlace& place, int32_t n, int32_t u,
                                          uint32_t* unit) {
@@ -240,8 +232,8 @@ __device__ inline uint32_t evaluate_unit(const Plane& plane, const RowPlace& pla
     }
     reinterpret_cast<uint4*>(unit)[half * 32 + lane] = make_uint4(words[0], words[1], words[2], words[3]);
   }
-  return (__any_sync(~0u, any) ? unit_any : 0u) | (__all_sync(~0u, all) ? unit_all : 0u) |
-         (__all_sync(~0u, all_inside) ? unit_all_inside : 0u);
+  return (__any_sync(~0u, any) ? unit_any : 0u) | (__all_sync(~0u, all) ? 0u : unit_cut) |
+         (__all_sync(~0u, all_inside) ? 0u : unit_cut_inside);
 }
 
 // Sorts the mixed tiles, which hold bit tiles from bit_begin on, into full, partial and nothing. A warp a word.
@@ -257,8 +249,8 @@ __device__ inline void resolve(const PlanBuild& build, int32_t units, const RowT
       for (int32_t u = 0; u < units; ++u) {
         const uint32_t unit = found >> (8 * u);
         any |= (unit & unit_any) != 0;
-        inside &= (unit & unit_all_inside) != 0;
-        kinds |= (unit & unit_all ? 1u : unit & unit_any ? 2u : 0u) << (2 * u);
+        inside &= (unit & unit_cut_inside) == 0;
+        kinds |= (!(unit & unit_cut) ? 1u : unit & unit_any ? 2u : 0u) << (2 * u);
       }
       build.tile_kinds[tile] = kinds;
     }
@@ -357,8 +349,9 @@ __global__ void __launch_bounds__(row_threads) plan_classify(const __grid_consta
   for (int32_t w = threadIdx.x / 32; w < tiles.words; w += blockDim.x / 32) {
     const uint32_t mixed = tiles.mixed[w];
     if (mixed >> (threadIdx.x % 32) & 1) {
-      build.mixed[int64_t{draft.bit_begin} + tiles.before[w] + __popc(mixed & lanes_before())] = {
-          row, w * 32 + static_cast<int32_t>(threadIdx.x % 32)};
+      const int64_t tile = int64_t{draft.bit_begin} + tiles.before[w] + __popc(mixed & lanes_before());
+      build.mixed[tile] = {row, w * 32 + static_cast<int32_t>(threadIdx.x % 32)};
+      build.tile_kinds[tile] = 0;
     }
   }
 }

@@ -38,6 +38,7 @@ std::vector<Fact> BackwardCall::facts() const {
   std::vector<Fact> facts = {{"tile", cat(config_.dkdv_plan().tile_m, " keys x ", plan_tile_n, " rows")}};
   for (Fact& fact : config_.facts()) facts.push_back(std::move(fact));
   facts.push_back({"items", cat(dkdv_plan_.max_items(), " at most")});
+  for (Fact& fact : dkdv_plan_.facts()) facts.push_back(std::move(fact));
   facts.push_back({"workspace bytes", cat(bytes())});
   return facts;
 }

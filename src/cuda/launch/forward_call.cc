@@ -73,6 +73,7 @@ std::vector<Fact> ForwardCall::facts() const {
                              {"items", cat(plan_.max_items(), " at most")},
                              {"pieces of split rows", cat(plan_.partial_slots(), " at most")},
                              {"workspace bytes", cat(bytes())}};
+  for (Fact& fact : plan_.facts()) facts.push_back(std::move(fact));
   if (!kernel_.sm90_support.yes) facts.push_back({"not sm90_attention_fwd", kernel_.sm90_support.reason});
   return facts;
 }

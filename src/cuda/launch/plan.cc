@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "cuda/config/topk_select.h"
 #include "cuda/launch/carve.h"
 #include "cuda/launch/plan_build.h"
 #include "cuda/plan/capacity.h"
@@ -72,6 +73,8 @@ struct CudaPlanSource::Parts {
     launch.num_made = upload.num_made;
     launch.made_units = upload.made_units;
     launch.made_heaps = upload.made_heaps;
+    launch.selections = upload.selections;
+    launch.emits_tiles = upload.emits_tiles;
   }
 
   // The arrays' places in device memory, from `memory` (null: only their size
@@ -115,6 +118,18 @@ size_t CudaPlanSource::bytes() const {
 }
 int32_t CudaPlanSource::partial_slots() const { return parts_->header.max_slots; }
 int64_t CudaPlanSource::max_items() const { return parts_->header.max_items; }
+
+std::vector<Fact> CudaPlanSource::facts() const {
+  std::vector<Fact> facts;
+  for (const PlanUpload::Selection& selection : parts_->upload.selections) {
+    for (Fact& fact : choose_topk_select(selection.dtype, selection.rows, selection.keys, parts_->device).facts())
+      facts.push_back(std::move(fact));
+  }
+  if (!facts.empty())
+    facts.push_back(
+        {"bits of the plan", parts_->upload.emits_tiles ? "written by the selection" : "from each row's two integers"});
+  return facts;
+}
 
 CudaPlan CudaPlanSource::enqueue(void* memory, cudaStream_t stream) const {
   const PlanBuild build = parts_->places(memory, nullptr);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/problem.h"
 #include "cuda/attention_params.h"
@@ -27,6 +28,7 @@ class CudaPlanSource {
   size_t bytes() const;           // of device memory, a multiple of 256
   int32_t partial_slots() const;  // pieces of split rows at most: what partial_out and partial_lse must hold
   int64_t max_items() const;      // *num_items at most
+  std::vector<Fact> facts() const;
   // Enqueues what fills `memory` (bytes() long, 256-byte aligned); returns pointers into it. Does not synchronise.
   CudaPlan enqueue(void* memory, cudaStream_t stream) const;
 

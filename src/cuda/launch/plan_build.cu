@@ -8,7 +8,9 @@
 
 #include "cuda/kernels/plan_build.cuh"
 #include "cuda/kernels/plan_prepare.cuh"
+#include "cuda/kernels/topk_candidates.cuh"
 #include "cuda/launch/device.h"
+#include "cuda/launch/topk_select.h"
 
 namespace anymask {
 namespace {
@@ -95,6 +97,25 @@ void upload_plan(std::vector<std::byte> bytes, void* to, cudaStream_t stream) {
   }
 }
 
+// The candidates of rows, then the largest of them; their bits too where `tiles` says where.
+static void launch_selection(const PlanBuild& build, const PlanUpload::Selection& selection, const TopkTiles& tiles,
+                             const CudaDevice& device, cudaStream_t stream) {
+  if (selection.candidates > 0) {
+    const int64_t blocks = (selection.candidate_rows * selection.keys / 256 - 1) / candidate_threads + 1;
+    const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 4 * int64_t{device.num_sms})),
+                    static_cast<unsigned>(selection.candidates));
+    launch_after<topk_candidates>(grid, candidate_threads, 0, device, stream, build,
+                                  build.candidates + selection.first_candidates);
+  }
+  TopkParams params{};
+  params.planes = build.selections + selection.first;
+  params.num_planes = selection.planes;
+  params.num_rows = selection.rows;
+  params.tiles = tiles;
+  launch_topk_select(params, choose_topk_select(selection.dtype, selection.rows, selection.keys, device), device,
+                     stream);
+}
+
 void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
                        cudaStream_t stream) {
   if (shape.num_made > 0) {
@@ -103,6 +124,9 @@ void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, cons
     launch_after<plan_prepare>(blocks, prepare_threads, 0, device, stream, build);
     if (shape.made_heaps) launch_after<plan_heaps>(shape.num_made, prepare_threads, 0, device, stream, build);
   }
+  const size_t first_selections = shape.selections.size() - (shape.emits_tiles ? 1 : 0);
+  for (const PlanUpload::Selection& selection : shape.selections.first(first_selections))
+    launch_selection(build, selection, {}, device, stream);
   if (shape.num_rows > 0) {
     const size_t bytes = 16 * ((static_cast<size_t>(shape.max_n_blocks) + 31) / 32);
     if (bytes > 40 * 1024) {
@@ -112,7 +136,10 @@ void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, cons
     }
     launch_after<plan_classify>(shape.num_rows, row_threads, bytes, device, stream, build);
     const int64_t warps = shape.max_bit_tiles * (shape.tile_m / 64), blocks = (warps * 32 - 1) / evaluate_threads + 1;
-    if (warps > 0) {
+    if (shape.emits_tiles) {
+      const TopkTiles tiles{build.drafts, build.draft_runs, build.bit_units, build.tile_kinds, shape.tile_m};
+      launch_selection(build, shape.selections.back(), tiles, device, stream);
+    } else if (warps > 0) {
       launch_after<plan_evaluate>(static_cast<int32_t>(std::min<int64_t>(blocks, 4 * int64_t{device.num_sms})),
                                   evaluate_threads, 0, device, stream, build);
     }

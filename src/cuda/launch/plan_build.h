@@ -1,14 +1,17 @@
 // Launches what builds a plan: the upload, then five kernels, six or seven where arrays lie on the device. Everything
-// is enqueued, nothing waits.
+// is enqueued, nothing waits. Where a mask keeps the largest of rows that lie there, they are selected first, or, where
+// the plan is that selection alone, in the place of its evaluation.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "cuda/launch/kernel.h"
 #include "cuda/plan/plan_data.h"
+#include "cuda/plan/upload.h"
 
 namespace anymask {
 
@@ -24,6 +27,8 @@ struct PlanBuildShape {
   int32_t num_made;    // leaves made of arrays on the device
   int64_t made_units;  // of the largest of them: a warp each
   bool made_heaps;
+  std::span<const PlanUpload::Selection> selections;
+  bool emits_tiles;
 };
 void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
                        cudaStream_t stream);

@@ -56,6 +56,8 @@ struct BuildRow {
 struct MixedTile {
   int32_t row, n;
 };
+// What was found in a unit of 64 rows x 128 columns: a kept pair, a dropped one, and one that lies in the plane.
+enum UnitFlags : uint32_t { unit_any = 1, unit_cut = 2, unit_cut_inside = 4 };
 
 // A row of tiles of a plane, or a stretch of it: an item without its sequence and head.
 struct BuildPiece {
@@ -78,13 +80,18 @@ struct MadeLeaf {
   LeafSource sources[2];
 };
 
+struct TopkPlane;       // topk_params.h
+struct TopkCandidates;  // likewise
+
 // Everything in device memory.
 struct PlanBuild {
   BuildHeader* header;
-  const BuildPlane* planes;      // [num_planes]
-  const PlaneStep* steps;        // leaves are numbered over all planes; skips count from the plane's first step
-  const LeafArgs* leaves;        // data: addresses in device memory
-  const MadeLeaf* made;          // [num_made]
+  const BuildPlane* planes;     // [num_planes]
+  const PlaneStep* steps;       // leaves are numbered over all planes; skips count from the plane's first step
+  const LeafArgs* leaves;       // data: addresses in device memory
+  const MadeLeaf* made;         // [num_made]
+  const TopkPlane* selections;  // rows to select before leaves are evaluated; null: none
+  const TopkCandidates* candidates;
   const int32_t* plane_of;       // [entries]; null: all use plane 0
   const int32_t* uses_before;    // [entries]: earlier entries with the same plane; null likewise
   const int32_t* section_begin;  // [num_sections + 1], in pairs; null: pairs_per_section

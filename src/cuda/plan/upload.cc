@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <map>
 
 #include "core/error.h"
-#include "mask/plane_code.h"
+#include "cuda/plan/upload_steps.h"
 
 namespace anymask {
 namespace {
@@ -73,6 +72,13 @@ size_t PlanUpload::append(const void* data, size_t bytes) {
   return at;
 }
 
+// Memory behind the upload; returns where it begins there.
+size_t PlanUpload::make(size_t bytes) {
+  const size_t at = made_bytes_;
+  made_bytes_ += (bytes + 255) / 256 * 256;
+  return at;
+}
+
 // Arrays the leaf owns are copied as they are; those of the mask, which may have any strides, row by row.
 PlanUpload::UploadedLeaf PlanUpload::upload_leaf(const BoundLeaf& leaf) {
   if (leaf.unread) return leaf_on_device(leaf);
@@ -123,56 +129,58 @@ PlanUpload::UploadedLeaf PlanUpload::leaf_on_device(const BoundLeaf& leaf) {
   UploadedLeaf out{leaf.args};
   for (size_t slot = 0; slot < std::size(out.place); ++slot) {
     if (leaf.held_bytes[slot] == 0) continue;
-    out.args.data[slot] = reinterpret_cast<const void*>(made_bytes_);
+    out.args.data[slot] = reinterpret_cast<const void*>(make(static_cast<size_t>(leaf.held_bytes[slot])));
     out.place[slot] = Place::made;
-    made_bytes_ += (static_cast<size_t>(leaf.held_bytes[slot]) + 255) / 256 * 256;
+  }
+  return out;
+}
+
+// A leaf, and before it those that its candidates are made of.
+void PlanUpload::add_leaf(Steps& to, const BoundLeaf& leaf) {
+  if (to.known.contains(&leaf)) return;
+  if (leaf.among != nullptr) {
+    for (const auto& other : leaf.among->code().leaves) add_leaf(to, *other);
+  }
+  to.known.emplace(&leaf, static_cast<uint32_t>(to.leaves.size()));
+  to.leaves.push_back(upload_leaf(leaf));
+  to.bound.push_back(&leaf);
+}
+
+BuildPlane PlanUpload::add_plane(Steps& to, const PlaneMask& plane) {
+  BuildPlane out{};
+  out.s_q = plane.s_q;
+  out.s_kv = plane.s_kv;
+  if (plane.code().stack > max_device_stack)
+    fail_unsupported("attention: the mask is an expression of ", plane.code().leaves.size(), " leaves that needs ",
+                     plane.code().stack, " levels; the CUDA backend evaluates ", max_device_stack,
+                     ": write out a part of it as bits");
+  out.first_step = static_cast<int32_t>(to.steps.size());
+  out.num_steps = static_cast<int32_t>(plane.code().steps.size());
+  out.band = plane.is_band() ? 1 : 0;
+  for (PlaneStep step : plane.code().steps) {
+    if (step.step == Step::leaf) {
+      const BoundLeaf& leaf = *plane.code().leaves[step.at];
+      add_leaf(to, leaf);
+      step.at = to.known.at(&leaf);
+    }
+    to.steps.push_back(step);
   }
   return out;
 }
 
 void PlanUpload::add_planes(const BoundMask& mask) {
-  std::vector<PlaneStep> steps;
-  std::vector<LeafArgs> leaves;
-  std::vector<UploadedLeaf> uploaded;
-  std::vector<MadeLeaf> made;
-  std::map<const BoundLeaf*, uint32_t> known;  // planes share leaves
+  Steps all;
   int64_t rows = 0;
   for (const PlaneMask& plane : mask.planes) {
-    BuildPlane out{};
-    out.s_q = plane.s_q;
-    out.s_kv = plane.s_kv;
+    BuildPlane out = add_plane(all, plane);
     const bool transposed = header.transposed != 0;
     out.m_blocks = blocks(transposed ? plane.s_kv : plane.s_q, tile_rows());
     out.n_blocks = blocks(transposed ? plane.s_q : plane.s_kv, plan_tile_n);
     if (out.n_blocks > max_row_tiles)
       fail_unsupported("attention: a sequence of ", transposed ? plane.s_q : plane.s_kv, " tokens; the CUDA backend ",
                        "plans up to ", int64_t{max_row_tiles} * plan_tile_n, ": call it for pieces of the sequence");
-    if (plane.code().stack > max_device_stack)
-      fail_unsupported("attention: the mask is an expression of ", plane.code().leaves.size(), " leaves that needs ",
-                       plane.code().stack, " levels; the CUDA backend evaluates ", max_device_stack,
-                       ": write out a part of it as bits");
     out.first_row = static_cast<int32_t>(rows);
-    out.first_step = static_cast<int32_t>(steps.size());
-    out.num_steps = static_cast<int32_t>(plane.code().steps.size());
-    out.band = plane.is_band() ? 1 : 0;
     rows += out.m_blocks;
-    for (PlaneStep step : plane.code().steps) {
-      if (step.step == Step::leaf) {
-        const BoundLeaf* leaf = plane.code().leaves[step.at].get();
-        const auto [found, inserted] = known.try_emplace(leaf, static_cast<uint32_t>(leaves.size()));
-        if (inserted) {
-          uploaded.push_back(upload_leaf(*leaf));
-          if (leaf->unread && leaf->held_bytes[0] > 0) {
-            made.push_back({static_cast<int32_t>(leaves.size()), {leaf->sources[0], leaf->sources[1]}});
-            made_units = std::max(made_units, units_of(leaf->args));
-            made_heaps |= leaf->args.op == Op::row_intervals || leaf->args.op == Op::col_intervals;
-          }
-          leaves.push_back(uploaded.back().args);
-        }
-        step.at = found->second;
-      }
-      steps.push_back(step);
-    }
     planes.push_back(out);
   }
   if (rows > std::numeric_limits<int32_t>::max() / 2)
@@ -180,12 +188,25 @@ void PlanUpload::add_planes(const BoundMask& mask) {
                      " rows of tiles; the CUDA backend counts up to 2^30: ", "split the batch");
   header.num_planes = static_cast<int32_t>(planes.size());
   header.num_rows = static_cast<int32_t>(rows);
-  steps_ = append(steps.data(), steps.size() * sizeof(PlaneStep));
+  add_selections(all, mask);
+
+  std::vector<LeafArgs> leaves;
+  std::vector<MadeLeaf> made;
+  for (const BoundLeaf* leaf : all.bound) {
+    if (leaf->unread && leaf->held_bytes[0] > 0) {
+      made.push_back({static_cast<int32_t>(leaves.size()), {leaf->sources[0], leaf->sources[1]}});
+      made_units = std::max(made_units, units_of(leaf->args));
+      made_heaps |= leaf->args.op == Op::row_intervals || leaf->args.op == Op::col_intervals;
+    }
+    leaves.push_back(all.leaves[leaves.size()].args);
+  }
+  steps_ = append(all.steps.data(), all.steps.size() * sizeof(PlaneStep));
   leaves_ = append(leaves.data(), leaves.size() * sizeof(LeafArgs));
   for (size_t i = 0; i < leaves.size(); ++i) {
     for (size_t slot = 0; slot < std::size(leaves[i].data); ++slot) {
-      if (uploaded[i].place[slot] == Place::address) continue;
-      (uploaded[i].place[slot] == Place::made ? made_addresses_ : addresses_)
+      const Place place = all.leaves[i].place[slot];
+      if (place == Place::address) continue;
+      (place == Place::made ? made_addresses_ : addresses_)
           .push_back(leaves_ + i * sizeof(LeafArgs) + offsetof(LeafArgs, data) + slot * sizeof(void*));
     }
   }
@@ -277,6 +298,8 @@ PlanBuild PlanUpload::parts(void* to) const {
   build.steps = at_offset<const PlaneStep>(to, steps_);
   build.leaves = at_offset<const LeafArgs>(to, leaves_);
   build.made = at_offset<const MadeLeaf>(to, made_);
+  build.selections = at_offset<const TopkPlane>(to, selections_);
+  build.candidates = at_offset<const TopkCandidates>(to, candidates_);
   build.plane_of = at_offset<const int32_t>(to, plane_of_);
   build.uses_before = at_offset<const int32_t>(to, uses_before_);
   build.section_begin = at_offset<const int32_t>(to, section_begin_);

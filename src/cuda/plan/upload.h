@@ -35,9 +35,23 @@ class PlanUpload {
   int64_t made_units = 0;  // of the largest, what a warp makes at once
   bool made_heaps = false;
 
+  // Rows of one type whose largest are selected before the plan's leaves are evaluated, in this order, each after its
+  // candidates: both stretches of PlanBuild's arrays.
+  struct Selection {
+    DType dtype;
+    int32_t level;  // of topk leaves among whose candidates are such leaves
+    int32_t first, planes, rows;
+    int32_t first_candidates, candidates;
+    int64_t keys, candidate_rows;  // of the longest row, of the largest of the candidates
+  };
+  std::vector<Selection> selections;
+  // The last of them writes the plan's bit tiles itself: every plane is topk, or topk & a band.
+  bool emits_tiles = false;
+
  private:
   size_t made_begin() const { return (bytes_.size() + 255) / 256 * 256; }
   size_t append(const void* data, size_t bytes);  // aligned to 16; returns where
+  size_t make(size_t bytes);
   void add_planes(const BoundMask& mask);
   // A leaf's arrays: each an address as it is, or a place in the upload or behind it.
   enum class Place : uint8_t { address, uploaded, made };
@@ -47,11 +61,16 @@ class PlanUpload {
   };
   UploadedLeaf upload_leaf(const struct BoundLeaf& leaf);
   UploadedLeaf leaf_on_device(const struct BoundLeaf& leaf);
+  struct Steps;
+  void add_leaf(Steps& to, const struct BoundLeaf& leaf);
+  BuildPlane add_plane(Steps& to, const PlaneMask& plane);
+  void add_selections(Steps& steps, const BoundMask& mask);
   void add_pairs(const BoundMask& mask, const AttentionProblem& problem);
   void add_sections(const AttentionProblem& problem);
 
   std::vector<std::byte> bytes_;
-  size_t planes_ = 0, steps_ = 0, leaves_ = 0, made_ = 0, plane_of_ = 0, uses_before_ = 0,
+  size_t planes_ = 0, steps_ = 0, leaves_ = 0, made_ = 0, selections_ = 0, candidates_ = 0, plane_of_ = 0,
+         uses_before_ = 0,
          section_begin_ = 0;            // 0: none
   std::vector<size_t> addresses_;       // where bytes_ holds the place of an array, to become an address
   std::vector<size_t> made_addresses_;  // the same, of places behind the upload

@@ -13,6 +13,12 @@ __device__ __forceinline__ uint32_t columns_below(int limit, int lane) {
   return (1u << kept) - 1;
 }
 
+// Bits 8 g + 2 c + j of 32 columns, g < 4 and j < 2, as bits 2 g + j.
+__device__ __forceinline__ uint32_t quarter(uint32_t columns, int c) {
+  const uint32_t x = (columns >> (2 * c)) & 0x03030303u;
+  return (x | x >> 6 | x >> 12 | x >> 18) & 0xffu;
+}
+
 // S = -inf where the bit is 0; before the maximum, so that a dropped score does not raise it. The bits of one row are
 // tested in ascending order: compilers turn that into predicates, seven a register move.
 template <int n_tiles>

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "mask/bound_mask.h"
 #include "mask/kind.h"
 #include "mask/kinds/random_arguments.h"
 #include "mask/select.h"
@@ -25,6 +26,21 @@ void check(const LeafArguments& in) {
 
 int32_t infinity_of(DType type) { return type == DType::f32 ? 0x7f800000 : type == DType::f16 ? 0x7c00 : 0x7f80; }
 
+// Where the bias lies on a device its rows are selected there, before anyone evaluates the leaf
+// (src/cuda/kernels/topk_select.cuh).
+void select_on_device(const LeafArguments& in, const TensorView& view, const PlaneContext& plane, BoundLeaf& leaf) {
+  leaf.args.ints[1] = min_of(in.integer(window), plane.s_kv);
+  leaf.args.type[0] = static_cast<uint8_t>(view.dtype);
+  add_place(leaf.hasher, view);
+  if (plane.operand != nullptr) {
+    leaf.among = std::make_shared<PlaneMask>(*plane.operand);
+    leaf.hasher.add(plane.operand->digest());
+  }
+  const int64_t rows = view.stride[0] == 0 && leaf.among == nullptr ? min_of(1, plane.s_q) : plane.s_q;
+  leaf.args.stride[1][0] = rows > 1 ? 1 : 0;
+  leaf.make_on_device(1, rows * static_cast<int64_t>(sizeof(TopkRow)));
+}
+
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   const TensorView view = require_plane(in, bias, plane, plane.s_q, plane.s_kv, "[s_q or 1, s_kv]");
   if (plane.s_kv > INT32_MAX) {
@@ -36,6 +52,11 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   leaf.args.size[0] = size_of(view.dtype);
   leaf.args.stride[0][0] = view.stride[0];
   leaf.args.stride[0][1] = view.stride[1];
+  if (on_device(in)) return select_on_device(in, view, plane, leaf);
+  if (plane.operand != nullptr && plane.operand->unread()) {
+    fail_invalid(where(in, bias), " is on the CPU and arrays of `among` are on a CUDA device; who selects reads both: ",
+                 "copy the bias to that device, or them to the CPU");
+  }
   leaf.memory.push_back(in.array(bias)->owner);
   std::vector<TopkRow> rows = select_rows(view, plane.s_q, in.integer(window), plane.operand);
   leaf.args.stride[1][0] = rows.size() > 1 ? 1 : 0;
@@ -115,8 +136,7 @@ KindRow topk_kind() {
       .remembered = true,
       .check = check,
       .bind = bind,
-      .ops = ops(),
-      .device_arrays = false};
+      .ops = ops()};
 }
 
 }  // namespace anymask

@@ -4,7 +4,8 @@
 // not looked at here. Codes order values of one format like integers: the magnitude's bits, negative with the sign, so
 // that -0 is 0; NaNs lie beyond both infinities. ints[0]: the code of infinity. data[0]: float32, float16 or bfloat16
 // [rows, s_kv], bytes an element in size[0]; stride[0]: elements from row to row (0: one row for all) and from key to
-// key. data[1]: a TopkRow for each row, or with stride[1][0] = 0 one for all.
+// key. data[1]: a TopkRow for each row, or with stride[1][0] = 0 one for all. Where the bias lies on
+// a device ints[1] is the window and type[0] the bias's type: what selects there reads them.
 #pragma once
 
 #include "mask/kinds/common.h"

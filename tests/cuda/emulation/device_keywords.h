@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -73,6 +74,23 @@ inline unsigned __ballot_sync(unsigned, bool vote) {
 }
 inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
 inline bool __all_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) == 0xffffffffu; }
+inline int __reduce_add_sync(unsigned, int value) {
+  struct Sum {
+    int value, all;
+  } sum{value, 0};
+  anymask::emulation::collective("__reduce_add_sync", &sum, [](anymask::emulation::Lanes lanes) {
+    int all = 0;
+    for (void* const lane : lanes) all += static_cast<const Sum*>(lane)->value;
+    for (void* const lane : lanes) static_cast<Sum*>(lane)->all = all;
+  });
+  return sum.all;
+}
+// Of the lane so many before; a lane's own where there is none.
+template <class T>
+T __shfl_up_sync(unsigned, T value, int lanes) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  return anymask::emulation::shuffle<false>("__shfl_up_sync", value, lane < lanes ? lane : lane - lanes);
+}
 inline void __syncwarp() {
   anymask::emulation::collective("__syncwarp", nullptr, [](anymask::emulation::Lanes) {});
 }
@@ -84,10 +102,20 @@ inline int atomicAdd(int* to, int value) {
   *to += value;
   return before;
 }
+inline uint32_t atomicOr(uint32_t* to, uint32_t bits) {
+  const uint32_t before = *to;
+  *to |= bits;
+  return before;
+}
 template <class T>
 T __ldg(const T* from) {
   return *from;
 }
+template <class T>
+T __ldcg(const T* from) {
+  return *from;
+}
+inline int __popc(unsigned x) { return std::popcount(x); }
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __uint_as_float(unsigned x) {
   float y;

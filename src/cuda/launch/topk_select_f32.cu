@@ -1,0 +1,12 @@
+// topk_select in f32.
+#include "cuda/launch/topk_select_instance.cuh"
+
+namespace anymask {
+
+template <>
+void launch_topk_select_of<DType::f32>(const TopkParams& params, const TopkSelectConfig& config,
+                                       const CudaDevice& device, cudaStream_t stream) {
+  launch_topk_select_keys<topk::Keys32>(params, config, device, stream);
+}
+
+}  // namespace anymask
