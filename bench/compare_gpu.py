@@ -5,8 +5,8 @@
 
 Contenders: PyTorch's cuDNN, flash and efficient backends of scaled_dot_product_attention, and FlexAttention compiled
 (--flex). Each result is checked on sampled rows in double precision before anything is timed. Rounds are interleaved:
-every contender once a round, so that clocks and temperature are shared. One JSON object a line, with the fields of
-`anymask bench`; a table goes to standard error.
+every contender once a round, so that clocks and temperature are shared. Small calls are replays of CUDA graphs: the
+host's part is not in them. One JSON object a line, with the fields of `anymask bench`; a table goes to standard error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,15 @@ class Case:
     arrays: dict[str, torch.Tensor] = field(default_factory=dict)
     causal: bool = False  # PyTorch's is_causal says the same
     dtype: torch.dtype = torch.bfloat16
+    bias: bool = False  # dense, [b, h_q, s_q, s_kv], of the tensors' type
+    softcap: float = 0.0
+    sinks: bool = False
+    alibi: bool = False
+    lengths: list[int] = field(default_factory=list)  # one packed sequence of causal documents; s_q is their sum
+
+    def plain_scores(self) -> bool:
+        """Whether PyTorch computes the same without a score function of its own."""
+        return not (self.softcap or self.sinks or self.alibi or self.lengths)
 
 
 def causal_from(shift: int) -> Keep:
@@ -127,6 +136,22 @@ def cases() -> list[Case]:
     add("causal-s65536-h32x8-d128", "causal", below_diagonal, (65536, 65536), h_kv=8, causal=True)
     for s_q, s_kv, b in ((1, 8192, 16), (1, 131072, 1), (16, 32768, 1)):
         found.append(Case("short", f"full-q{s_q}-s{s_kv}-b{b}-h32x8-d128", "full", None, s_q, s_kv, b=b, h_kv=8))
+    eight = Case("options", "causal-s8192-h32-d128", "causal", below_diagonal, eighth, eighth, causal=True)
+    found += [
+        eight,
+        replace(eight, name="causal-fp16-s8192-h32-d128", dtype=torch.float16),
+        replace(eight, name="causal-softcap30-s8192-h32-d128", softcap=30.0),
+        replace(eight, name="causal-sinks-s8192-h32-d128", sinks=True),
+        replace(eight, name="causal-alibi-s8192-h32-d128", alibi=True),
+        replace(eight, name="causal-s2048-b8-h32-d128", s_q=2048, s_kv=2048, b=8),
+    ]
+    plain = Case("options", "full-s4096-b2-h8-d64", "full", None, 4096, 4096, 64, b=2, h_q=8, h_kv=8,
+                 dtype=torch.float16)
+    found += [plain, replace(plain, name="bias-s4096-b2-h8-d64", bias=True)]
+    lengths = [2048] * 8
+    place = torch.bucketize(torch.arange(s), torch.tensor(lengths).cumsum(0), right=True).cuda()
+    found.append(Case("options", "causal-packed-8x2048-h32-d128", "causal",
+                      lambda q, kv: (kv <= q) & (place[q] == place[kv]), s, s, lengths=lengths))
     for b in (2, 512):
         for length in (50, 150, 300):
             found.append(Case("small", f"full-b{b}-s{length}-h16-d16", "full", None, length, length, 16, b=b, h_q=16,
@@ -141,16 +166,21 @@ class Contender:
         self.name, self.forward, self.backward = name, forward, backward
 
 
-def peers_of(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dout: torch.Tensor | None,
-             flex: bool) -> list[Contender]:
+def peers_of(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias: torch.Tensor | None,
+             dout: torch.Tensor | None, flex: bool) -> list[Contender]:
     """PyTorch's kernels for this case, on [b, h, s, d] views of our tensors."""
     found = []
     views = [t.detach().transpose(1, 2).requires_grad_(dout is not None) for t in (q, k, v)]
     d = None if dout is None else dout.transpose(1, 2)
+    if not case.plain_scores():
+        return []
     arguments: dict[str, Any] = {"enable_gqa": case.h_q != case.h_kv}
     if case.causal and case.s_q == case.s_kv:
         arguments["is_causal"] = True
         plain = True
+    elif bias is not None:
+        arguments["attn_mask"] = bias
+        plain = False
     else:
         plain = case.keep is None
         if case.keep is not None and case.s_q * case.s_kv <= 1 << 30:
@@ -192,7 +222,8 @@ def contender(name: str, forward: Callable[[], torch.Tensor], inputs: list[torch
     return Contender(name, forward, backward)
 
 
-def error_of(case: Case, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> float:
+def error_of(case: Case, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+             options: dict[str, Any]) -> float:
     """The largest error of sampled rows [b, s, h, d] against double precision, over the largest value."""
     rows = torch.unique(torch.linspace(0, case.s_q - 1, 24).long()).cuda()
     worst = 0.0
@@ -200,10 +231,19 @@ def error_of(case: Case, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v:
         for h in {0, case.h_q // 2, case.h_q - 1}:
             kv = h // (case.h_q // case.h_kv)
             scores = q[b, rows, h].double() @ k[b, :, kv].double().T / math.sqrt(case.d)
+            keys = torch.arange(case.s_kv, device="cuda")[None, :]
+            if case.softcap:
+                scores = case.softcap * torch.tanh(scores / case.softcap)
+            if case.bias:
+                scores += options["bias"][b, h, rows].double()
+            if case.alibi:
+                scores -= float(options["alibi_slopes"][h]) * (rows[:, None] + case.s_kv - case.s_q - keys).abs()
             if case.keep is not None:
-                keep = case.keep(rows[:, None], torch.arange(case.s_kv, device="cuda")[None, :])
-                scores = scores.masked_fill(~keep, float("-inf"))
-            want = torch.softmax(scores, -1).nan_to_num(0) @ v[b, :, kv].double()
+                scores = scores.masked_fill(~case.keep(rows[:, None], keys), float("-inf"))
+            if case.sinks:
+                scores = torch.cat([scores, options["sinks"][h].double().expand(len(rows), 1)], -1)
+            p = torch.softmax(scores, -1).nan_to_num(0)[:, : case.s_kv]
+            want = p @ v[b, :, kv].double()
             error = (out[b, rows, h].double() - want).abs().max() / want.abs().max()
             worst = max(worst, float("inf") if bool(error.isnan()) else float(error))
     return worst
@@ -241,6 +281,21 @@ def timed(runs: list[Callable[[], Any]], seconds: float) -> list[list[float]]:
     return result
 
 
+def captured(run: Callable[[], Any]) -> Callable[[], None]:
+    """The call in a CUDA graph, as a replay: its time on the device alone."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        run()
+    return graph.replay
+
+
+def copy_rate() -> float:
+    """TB/s read and written by copying 2 GB: what a bandwidth-bound row is compared with."""
+    a = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+    b = torch.empty_like(a)
+    return 2 * a.numel() / statistics.median(timed([lambda: b.copy_(a)], 0.1)[0]) / 1e9
+
+
 def matmul_rate() -> float:
     """TFLOP/s of an 8192^3 bf16 product of random numbers: the peak all shares refer to."""
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -256,9 +311,20 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
     k = torch.randn(case.b, case.s_kv, case.h_kv, case.d, device="cuda", dtype=case.dtype)
     v = torch.randn(case.b, case.s_kv, case.h_kv, d_v, device="cuda", dtype=case.dtype)
     arrays = {name: array.cuda() for name, array in case.arrays.items()}
-    ours = library.Call(lib, q, k, v, case.mask, arrays, with_backward=arguments.backward)
+    bias = torch.randn(case.b, case.h_q, case.s_q, case.s_kv, device="cuda", dtype=case.dtype) if case.bias else None
+    options: dict[str, Any] = {"softcap": case.softcap} if case.softcap else {}
+    if bias is not None:
+        options["bias"] = bias
+    if case.sinks:
+        options["sinks"] = torch.randn(case.h_q, device="cuda")
+    if case.alibi:
+        options["alibi_slopes"] = 2.0 ** -torch.linspace(0.25, 8, case.h_q, device="cuda")
+    if case.lengths:
+        options["cu_seqlens_q"] = options["cu_seqlens_kv"] = torch.tensor([0, *case.lengths]).cumsum(0).int().cuda()
+    inputs = (q[0], k[0], v[0]) if case.lengths else (q, k, v)
+    ours = library.Call(lib, *inputs, case.mask, arrays, options, with_backward=arguments.backward)
     contenders = [Contender("anymask", ours.forward, ours.backward if arguments.backward else None)]
-    contenders += peers_of(case, q, k, v, ours.dout, arguments.flex)
+    contenders += peers_of(case, q, k, v, bias, ours.dout, arguments.flex)
     usable = []
     for one in contenders:
         try:
@@ -271,7 +337,8 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
                 print(f"{case.name}: {refusal}", file=sys.stderr)
                 return False
             continue
-        error = error_of(case, out if one.name == "anymask" else out.transpose(1, 2), q, k, v)
+        out = out.transpose(1, 2) if one.name != "anymask" else out[None] if case.lengths else out
+        error = error_of(case, out, q, k, v, options)
         if not error < 0.03:
             print(f"{case.name}: {one.name} is off by {error:.3g} of the largest value", file=sys.stderr)
             if one.name == "anymask":
@@ -279,6 +346,8 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
             continue
         usable.append(one)
     pairs = kept_pairs(case) * case.b * case.h_q
+    moved = sum(t.numel() * t.element_size() for t in (q, k, v, ours.out, *options.values())
+                if isinstance(t, torch.Tensor))
     directions = [("fwd", 2 * (case.d + d_v) * pairs, [one.forward for one in usable])]
     if arguments.backward:
         directions.append(("bwd", 2 * (3 * case.d + 2 * d_v) * pairs,
@@ -286,6 +355,8 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
     for direction, flops, runs in directions:
         if arguments.backward and direction == "fwd" and not arguments.forward:
             continue
+        if case.suite == "small":
+            runs = [captured(run) for run in runs]
         for one, ms in zip(usable, timed(runs, arguments.seconds), strict=True):
             median = statistics.median(ms)
             low, _, high = statistics.quantiles(ms, n=4)
@@ -294,7 +365,8 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
             line = {"suite": "gpu-" + case.suite, "case": case.name, "who": one.name, "backend": "cuda",
                     "kernel": kernel, "direction": direction, "dtype": str(case.dtype).split(".")[1],
                     "ms": round(median, 6), "spread": round((high - low) / median, 4),
-                    "tflops": round(tflops, 3), "share": round(tflops / about["peak"], 4), **about}
+                    "tflops": round(tflops, 3), "share": round(tflops / about["peak"], 4),
+                    "tb_s": round(moved / median / 1e9, 3), **about}
             print(json.dumps(line), flush=True)
             print(f"{case.name:42} {direction} {one.name:10} {median:9.4f} ms {tflops:7.1f} TFLOP/s", file=sys.stderr)
     return True
@@ -304,7 +376,7 @@ def main() -> int:
     """Prints all lines; the exit status is 1 when a result was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--library", type=Path, required=True, help="libanymask.so")
-    parser.add_argument("--suite", action="append", help="dense, dims, masks, short, small; all by default")
+    parser.add_argument("--suite", action="append", help="dense, dims, masks, short, options, small; all by default")
     parser.add_argument("--filter", default="", help="only cases with this in their name")
     parser.add_argument("--backward", action="store_true", help="time the backward")
     parser.add_argument("--forward", action="store_true", help="with --backward: the forward too")
@@ -315,14 +387,16 @@ def main() -> int:
     lib = library.Library(arguments.library)
     asked = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
     commit = arguments.commit or asked.stdout.strip() or "unknown"
-    about = {"peak": round(matmul_rate(), 1), "device": torch.cuda.get_device_name(),
+    about = {"peak": round(matmul_rate(), 1), "copy_tb_s": round(copy_rate(), 2),
+             "device": torch.cuda.get_device_name(),
              "versions": f"anymask {lib.version}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
              "commit": commit, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    print(f"{about['device']}, matmul {about['peak']} TFLOP/s", file=sys.stderr)
+    print(f"{about['device']}, matmul {about['peak']} TFLOP/s, copies {about['copy_tb_s']} TB/s", file=sys.stderr)
     right = True
     for case in cases():
         if (not arguments.suite or case.suite in arguments.suite) and arguments.filter in case.name:
-            right = compare(case, lib, arguments, about) and right
+            with torch.cuda.stream(torch.cuda.Stream()):  # the default one cannot be captured
+                right = compare(case, lib, arguments, about) and right
             torch.cuda.empty_cache()
     return 0 if right else 1
 
