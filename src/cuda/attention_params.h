@@ -1,16 +1,18 @@
-// What a CUDA kernel receives, by value: every pointer with its shape and strides, and the plan in device memory.
+// What a CUDA kernel receives, by value: every pointer with its shape and strides, and the plan in device memory or the
+// band that makes one unnecessary.
 // Plain data, the same on host and device; at most 4 KB with a kernel's other parameters.
 #pragma once
 
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "cuda/band_params.h"
 #include "cuda/fold.h"
 #include "plan/tile_plan.h"
 
 namespace anymask {
 
-// A batch entry, or a stretch of a packed tensor. In device memory, one for each sequence.
+// A batch entry, or a stretch of a packed tensor.
 struct CudaSequence {
   int64_t batch;              // index along the batch strides (0 when packed)
   int64_t q_begin, kv_begin;  // first token along the token strides
@@ -72,12 +74,19 @@ struct CudaPlan {
   const uint32_t* tile_kinds;  // [bit tiles]: two bits a unit, lowest first: 0 it keeps nothing, 1 everything, 2 look
 };
 
+// Who takes the next item: see tile/item_source.cuh. In device memory, of any contents.
+struct CudaTickets {
+  uint64_t launch;
+  int32_t taken, unused;
+};
+
 struct AttentionParams {
   int32_t h_q, h_kv, group, d_qk, d_v;
   int32_t num_sequences;
-  int32_t packed;                 // 1: tensors have no batch axis (stride_b 0)
-  int64_t tokens_q, tokens_kv;    // along the token axis: s_q, or the total of a packed tensor
-  const CudaSequence* sequences;  // [num_sequences]
+  int32_t packed;               // 1: tensors have no batch axis (stride_b 0)
+  int64_t tokens_q, tokens_kv;  // along the token axis: s_q, or the total of a packed tensor
+  const CudaSequence*
+      sequences;  // [num_sequences], or null: batch entries of tokens_q and tokens_kv, or band.sequences
 
   float softmax_scale, softcap;  // softcap 0: none
   CudaTensor q, k, v, out;
@@ -85,13 +94,16 @@ struct AttentionParams {
   CudaBias bias;
   CudaPerHead alibi, sinks;
   CudaPlan plan;
+  CudaBand band;  // present: instead of the plan
 
   // Split rows: fp32 pieces, merged by lse. [slots][tile_m][d_v] and [slots][tile_m]; null when nothing is split.
   float* partial_out;
   float* partial_lse;
-  int32_t* work_counter;  // zero before the launch; items are taken from it by atomic increments
+  CudaTickets* tickets;  // forward
+  uint64_t launch;       // this launch's own number, never 0
 
   // Backward.
+  int32_t* work_counter;  // zero before the launch; items are taken from it by atomic increments
   CudaTensor dout, dq, dk, dv;
   CudaRowStat dlse;
   CudaBias dbias;      // fp32 or the bias's type

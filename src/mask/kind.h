@@ -72,6 +72,7 @@ struct LeafOps {
                 uint64_t* bits) = nullptr;
   Interval (*interval)(const LeafArgs&, int64_t q) = nullptr;                                  // band kinds alone
   void (*intervals)(const LeafArgs&, int64_t q_begin, int64_t rows, Interval* out) = nullptr;  // the same, of rows
+  BandEnds (*ends)(const LeafArgs&) = nullptr;                                                 // band kinds that can
 };
 
 // A leaf ready to be evaluated for one plane.
@@ -185,7 +186,7 @@ void intervals_of(const LeafArgs& a, int64_t q_begin, int64_t rows, Interval* ou
 
 template <class Kind>
 constexpr LeafOps leaf_ops() {
-  LeafOps ops{&Kind::classify, &Kind::keep, nullptr, nullptr, nullptr};
+  LeafOps ops{&Kind::classify, &Kind::keep, nullptr, nullptr, nullptr, nullptr};
   if constexpr (requires { &Kind::words; }) {
     ops.words = &Kind::words;
   } else {
@@ -195,6 +196,7 @@ constexpr LeafOps leaf_ops() {
     ops.interval = &Kind::interval;
     ops.intervals = &intervals_of<Kind>;
   }
+  if constexpr (requires { &Kind::ends; }) ops.ends = &Kind::ends;
   return ops;
 }
 

@@ -28,6 +28,25 @@ struct Interval {
   int64_t begin, end;
 };
 
+// An end of a band's rows as a number of the row q alone, clamped to [low, high]. A kind that gives both of its ends so
+// is evaluated by whoever reads them, without knowing it: `ends` of its struct, the same as its `interval`, where an
+// end below its begin stands for the begin.
+struct BandEnd {
+  enum class Form : int32_t {
+    line,     // q + a
+    step,     // q + a < 0 ? low : high
+    floor,    // q + a rounded down to a multiple of size
+    stretch,  // q + a in [rows[i], rows[i + 1]): values[i]; low below them, high beyond
+  };
+  Form form = Form::line;
+  int64_t a = 0, size = 1, low = 0, high = 0;
+  const int64_t *rows = nullptr, *values = nullptr;
+  int64_t n = 0;  // stretches
+};
+struct BandEnds {
+  BandEnd begin, end;
+};
+
 // A leaf bound to one plane: lengths, its parameters, its arrays already moved to this plane's batch entry and head.
 struct LeafArgs {
   Op op = Op::full;

@@ -286,6 +286,81 @@ TEST_F(Attention, ArraysOnTheDevice) {
   }
 }
 
+// A band needs no plan, no upload and no cleared counter, however many items it has: a call is one kernel, and replays
+// of it find their tickets again.
+TEST_F(Attention, BandsAreOneLaunch) {
+  const std::vector<Mask> bands = {full(),
+                                   causal(),
+                                   causal() & window(100, 0),
+                                   causal() | prefix(70),
+                                   keys(3, 200),
+                                   chunked(64),
+                                   causal() & documents({0, 100, 101, s})};
+  cudaStream_t stream;
+  ASSERT_CUDA(cudaStreamCreate(&stream));
+  for (const Mask& mask : bands) {
+    const Options options = {.mask = mask};
+    const Memory workspace(workspace_for(options, Direction::forward));
+    const Context context = {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
+    cudaGraph_t graph;
+    ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    forward(options, context);
+    ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
+    size_t nodes = 0;
+    ASSERT_CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
+    EXPECT_EQ(nodes, 1u) << mask.str();
+    cudaGraphDestroy(graph);
+  }
+  cudaStreamDestroy(stream);
+}
+
+// More items than blocks: tickets are drawn, from memory that holds anything, and again in each replay. Of head dims
+// of 128 a band is still one launch.
+TEST_F(Attention, TicketsSurviveReplays) {
+  for (const int64_t width : {d, 2 * d}) {
+    const int64_t batch = 40 * d / width;
+    const Memory many_q(40 * q.bytes()), many_k(40 * k.bytes()), many_out(40 * out.bytes());
+    for (const Memory* memory : {&many_q, &many_k}) memory->write(random_bf16(memory->bytes() / 2, seed++));
+    const auto tensor = [&](const Memory& memory, int64_t heads) {
+      return view(memory, {batch, s, heads, width}, DType::bfloat16);
+    };
+    const Options options = {.mask = causal()};
+    const Memory workspace(workspace_bytes(tensor(many_q, h_q), tensor(many_k, h_kv), tensor(many_k, h_kv), options, {},
+                                           Direction::forward));
+    cudaStream_t stream;
+    ASSERT_CUDA(cudaStreamCreate(&stream));
+    const Context context = {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
+    const auto run = [&] {
+      attention_forward(tensor(many_q, h_q), tensor(many_k, h_kv), tensor(many_k, h_kv), tensor(many_out, h_q), {},
+                        options, context);
+    };
+    run();
+    ASSERT_CUDA(cudaStreamSynchronize(stream));
+    const std::vector<uint16_t> expected = many_out.read();
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
+    ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < 3; ++i) run();
+    ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
+    size_t nodes = 0;
+    ASSERT_CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
+    if (width == 128) {
+      EXPECT_EQ(nodes, 3u);
+    }
+    ASSERT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      many_out.poison();
+      if (repeat % 2 == 0) workspace.poison();
+      ASSERT_CUDA(cudaGraphLaunch(ready, stream));
+      ASSERT_CUDA(cudaStreamSynchronize(stream));
+      ASSERT_EQ(many_out.read(), expected) << "repeat " << repeat;
+    }
+    cudaGraphExecDestroy(ready);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+}
+
 TEST_F(Attention, TwoStreamsAndThreadsAtOnce) {
   const Options options = {.mask = causal()};
   const size_t bytes = workspace_for(options, Direction::forward);

@@ -3,6 +3,7 @@
 #include "against_oracle.h"
 
 #include "mask/kind.h"
+#include "mask/plane_code.h"
 
 namespace anymask {
 namespace {
@@ -101,6 +102,53 @@ TEST(LongTables, AreSoundAndTight) {
     check_mask(Mask::parse(text, arrays), shape, rng, tightness);
     EXPECT_LE(tightness.loose, 8) << text;
   }
+}
+
+// A BandEnd as it is defined.
+int64_t end_at(const BandEnd& end, int64_t q) {
+  int64_t x = q + end.a;
+  switch (end.form) {
+    case BandEnd::Form::line:
+      break;
+    case BandEnd::Form::step:
+      x = x < 0 ? end.low : end.high;
+      break;
+    case BandEnd::Form::floor:
+      x = floor_div(x, end.size) * end.size;
+      break;
+    case BandEnd::Form::stretch: {
+      int64_t i = 0;
+      while (i < end.n && end.rows[i + 1] <= x) ++i;
+      x = x < end.rows[0] ? end.low : i == end.n ? end.high : end.values[i];
+      break;
+    }
+  }
+  return std::clamp(x, end.low, end.high);
+}
+
+TEST(BandEnds, AreThoseOfTheIntervals) {
+  std::mt19937_64 rng(5);
+  int64_t with_ends = 0;
+  for (const KindRow& row : kind_rows()) {
+    if (row.ops.ends == nullptr) continue;
+    ++with_ends;
+    for (int repeat = 0; repeat < 60; ++repeat) {
+      const int64_t s_q = 1 + static_cast<int64_t>(rng() % 40), s_kv = 1 + static_cast<int64_t>(rng() % 40);
+      const Mask mask = row.kind.random(rng, {.s_q = s_q, .s_kv = s_kv, .batch = 1, .h_q = 1, .h_kv = 1});
+      const Sequence sequence{0, 0, s_q, 0, s_kv};
+      const BoundMask bound = anymask::bind(mask, {&sequence, 1}, 1, 1);
+      for (const auto& leaf : bound.planes[0].code().leaves) {
+        const BandEnds ends = leaf->ops->ends(leaf->args);
+        for (int64_t q = 0; q < s_q; ++q) {
+          const Interval want = leaf->ops->interval(leaf->args, q);
+          const int64_t begin = end_at(ends.begin, q);
+          EXPECT_EQ(begin, want.begin) << mask.str() << ", row " << q;
+          EXPECT_EQ(std::max(begin, end_at(ends.end, q)), want.end) << mask.str() << ", row " << q;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(with_ends, 7);
 }
 
 }  // namespace

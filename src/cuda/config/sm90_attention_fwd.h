@@ -20,11 +20,14 @@ struct Sm90ForwardShape {
   int32_t q_slots;         // 2: the next item's Q is loaded while this one is computed
   bool long_rows = false;  // for rows that keep thousands of keys, and scores that are not modified; else passed over
   constexpr int32_t tile_m() const { return 64 * warpgroups; }
+  // Whether it evaluates bands itself: three warpgroups leave no registers for that.
+  constexpr bool bands() const { return warpgroups == 2; }
   constexpr int32_t threads() const { return 128 * (1 + warpgroups); }
-  // Q, K, V and mask bits; barriers and tile facts take less than 1 KB more.
+  // Q, K, V, mask bits and rows of bands; barriers and tile facts take less than 1 KB more.
   constexpr int32_t tensor_bytes() const {
     const int32_t qk = (d_qk + 63) / 64 * 64, v = (d_v + 63) / 64 * 64;  // in blocks of 64
-    return 2 * (q_slots * tile_m() * qk + stages * keys * (qk + v)) + stages * warpgroups * 1024;
+    return 2 * (q_slots * tile_m() * qk + stages * keys * (qk + v)) + stages * warpgroups * 1024 +
+           (bands() ? 4 * 8 * tile_m() : 0);
   }
 };
 

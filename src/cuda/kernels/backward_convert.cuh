@@ -8,6 +8,7 @@
 #include "cuda/ptx/mma.cuh"
 #include "cuda/tile/backward_scratch.h"
 #include "cuda/tile/backward_words.cuh"
+#include "cuda/tile/item_source.cuh"
 
 namespace anymask {
 
@@ -17,7 +18,9 @@ __global__ void __launch_bounds__(256) backward_convert_dq(const __grid_constant
                                                            const __grid_constant__ BackwardScratch w, int head_dim) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
   const int64_t block = int64_t{blockIdx.x} * 4 + warp / 2;
-  const auto first_block = [&](int n) { return (p.sequences[n].q_begin + p.sequences[n].batch * p.tokens_q) / 16 + n; };
+  const auto first_block = [&](int n) {
+    return (sequence_of(p, n).q_begin + sequence_of(p, n).batch * p.tokens_q) / 16 + n;
+  };
   // The last sequence that starts at or before the block.
   int low = 0, high = p.num_sequences - 1;
   while (low < high) {
@@ -28,7 +31,7 @@ __global__ void __launch_bounds__(256) backward_convert_dq(const __grid_constant
       high = middle - 1;
     }
   }
-  const CudaSequence sequence = p.sequences[low];
+  const CudaSequence sequence = sequence_of(p, low);
   const int64_t row0 = (block - first_block(low)) * 16 + lane / 4;
   if (row0 - lane / 4 >= sequence.s_q) return;
 

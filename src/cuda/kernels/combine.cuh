@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/tile/item_source.cuh"
 #include "cuda/tile/score.cuh"
 #include "cuda/tile/softmax.cuh"
 
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(32 * combine_warps) combine(const __grid_const
   for (int index = static_cast<int>(blockIdx.x); index < num_items; index += static_cast<int>(gridDim.x)) {
     const CudaItem item = p.plan.items[index];
     if (item.num_splits <= 1 || item.split != 0) continue;
-    const CudaSequence sequence = p.sequences[item.sequence];
+    const CudaSequence sequence = sequence_of(p, item.sequence);
     const int first = item.m_block * fold.tokens(tile_m), rows = min(tile_m, (sequence.s_q - first) * fold.heads());
     for (int r = band * combine_warps + warp; r < rows; r += bands * combine_warps) {
       const int head = fold.first_head(item.head) + fold.head(r);

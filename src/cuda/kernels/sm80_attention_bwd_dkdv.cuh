@@ -31,6 +31,7 @@
 #include "cuda/tile/backward_scratch.h"
 #include "cuda/tile/backward_words.cuh"
 #include "cuda/tile/copy_tile.cuh"
+#include "cuda/tile/item_source.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/swizzle.cuh"
 
@@ -97,7 +98,7 @@ template <class Tile>
 __device__ __noinline__ void dkdv_open_item(typename Tile::Shared& s, const AttentionParams& p,
                                             const BackwardScratch& w) {
   s.item = p.plan.items[s.index];
-  s.sequence = p.sequences[s.item.sequence];
+  s.sequence = sequence_of(p, s.item.sequence);
   // Items count kv heads where the kernel writes dk and dv, query heads where sums are kept.
   s.head = w.dk_sum == nullptr ? s.item.head * p.group : s.item.head;
   s.head_end = w.dk_sum == nullptr ? s.head + p.group : s.head + 1;

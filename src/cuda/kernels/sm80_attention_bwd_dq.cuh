@@ -20,6 +20,7 @@
 #include "cuda/tile/backward_score.cuh"
 #include "cuda/tile/backward_scratch.h"
 #include "cuda/tile/copy_tile.cuh"
+#include "cuda/tile/item_source.cuh"
 #include "cuda/tile/mask_bits.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/swizzle.cuh"
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
   while (s.index < *p.plan.num_items) {
     if (threadIdx.x == 0) {
       s.item = p.plan.items[s.index];
-      s.sequence = p.sequences[s.item.sequence];
+      s.sequence = sequence_of(p, s.item.sequence);
       if (w.natural) s.terms.set(p, s.item.sequence, s.item.head, s.sequence.s_q, s.sequence.s_kv);
       s.dbias_unit = w.dbias_sum == nullptr ? 0 : exp2f(static_cast<float>(*w.dbias_exponent));
       s.cursor.start(s.item, p.plan.runs, s.sequence.s_kv);

@@ -1,4 +1,5 @@
-// sm80_attention_fwd: exact attention over a tile plan with mma.sync, for compute capability 8.0 and everything later.
+// sm80_attention_fwd: exact attention over a tile plan, or a band, with mma.sync, for compute capability 8.0 and
+// everything later.
 //
 //   S = Q K^T, scores, P = softmax(S), O = P V for the pairs the plan keeps; out and lse of each query row, or, where a
 //   row of tiles is split, out and lse of this piece (kernels/combine.cuh merges them).
@@ -7,9 +8,9 @@
 // shape's, the rest is zeros in shared memory. fp32 accumulation. The plan's tile is (16 * m_tiles * warps) x 128.
 //
 // A block takes items (a row of tiles of one query head, or a piece of it) until none is left: the first by its own
-// number, further ones from an atomic counter, longest first. Each warp owns 16 * m_tiles query rows, their statistics
-// and their O, in registers, and never exchanges anything with another warp; all warps share Q, K and V in shared
-// memory.
+// number, further ones by tickets, longest first (tile/item_source.cuh). Each warp owns 16 * m_tiles query rows, their
+// statistics and their O, in registers, and never exchanges anything with another warp; all warps share Q, K and V in
+// shared memory.
 //
 // Steps of `keys` keys, ascending over the item's runs whatever their kind:
 //
@@ -19,7 +20,8 @@
 // One stage is half the memory: the host takes it where that lets more blocks share a multiprocessor.
 //
 // Masks: a FULL step reads none. A PARTIAL one reads one word a row and lane quarter before the product, to skip the
-// step where the warp's rows keep nothing, and again after it. Steps that reach beyond s_kv clip. All steps run the
+// step where the warp's rows keep nothing, and again after it. Of a band each lane holds the keys that one row of the
+// warp keeps, and words are computed from those. Steps that reach beyond s_kv clip. All steps run the
 // same instructions on what is kept: the bits of the result do not depend on how a mask was spelled.
 //
 // 32 rows a warp (m_tiles 2) where O fits into registers: a fragment of K or V then feeds four products, and shared
@@ -38,7 +40,9 @@
 #include "cuda/config/sm80_attention_fwd.h"
 #include "cuda/ptx/ld_st.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/tile/band_rows.cuh"
 #include "cuda/tile/copy_tile.cuh"
+#include "cuda/tile/item_source.cuh"
 #include "cuda/tile/mask_bits.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/score.cuh"
@@ -73,9 +77,12 @@ struct Sm80ForwardTraits {
 struct Sm80ForwardItem {
   const uint16_t* k;  // first key of the sequence, kv head
   const uint16_t* v;
-  int32_t index, next;  // into CudaPlan::items
+  int32_t index, next;  // of the items
   int32_t block_row;    // first query of the tile
   int32_t s_q, s_kv;
+  int32_t sequence, head;
+  int32_t slot;   // of this piece's results; -1: the row is whole
+  BandRuns runs;  // of a band
 };
 
 template <class Traits>
@@ -84,7 +91,9 @@ struct alignas(128) Sm80ForwardShared {
     uint16_t k[Traits::keys * Traits::d_qk];
     uint16_t v[Traits::keys * Traits::d_v];
   };
+  static constexpr int max_warps = 4;
   alignas(128) Sm80ForwardItem item;
+  KeyBounds bounds[max_warps];                             // of each warp's rows of a band
   alignas(128) uint16_t q[Traits::tile_m * Traits::d_qk];  // at the end of an item each warp's rows hold its out
   Stage stages[2];                                         // one of them allocated with one stage
 };
@@ -99,10 +108,12 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
   using Shared = Sm80ForwardShared<Traits>;
   using QkSwizzle = Swizzle<Traits::d_qk>;
   using VSwizzle = Swizzle<Traits::d_v>;
+  static_assert(Traits::warps <= Shared::max_warps);
   static_assert(sizeof(Shared) - sizeof(typename Shared::Stage) <= 99 * 1024, "one stage fits every GPU since 8.0");
 
   extern __shared__ __align__(128) unsigned char memory[];
   auto& current = *reinterpret_cast<Sm80ForwardItem*>(memory);
+  auto* const bounds = reinterpret_cast<KeyBounds*>(memory + offsetof(Shared, bounds));
   constexpr uint32_t stage_bytes = sizeof(typename Shared::Stage), v_in_stage = sizeof(Shared::Stage::k);
   const uint32_t shared = ptx::shared_address(memory);
   const uint32_t stages_shared = shared + offsetof(Shared, stages);
@@ -116,15 +127,34 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
 
   const bool two_stages = options.stages == 2, aligned = options.aligned != 0;
 
-  for (int index = static_cast<int>(blockIdx.x); index < *p.plan.num_items;) {
+  const bool band = p.band.present != 0;
+  const int num_items = count_items(p);
+  if (thread == 0) open_tickets(p, num_items);
+
+  for (int index = static_cast<int>(blockIdx.x); index < num_items;) {
     RunCursor next;
-    bool regular;  // this warp has rows, and steps need nothing beyond their copies
+    KeyRange mine{0, 0};  // of a band: what row lane % warp_rows of the warp keeps
+    bool regular;         // this warp has rows, and steps need nothing beyond their copies
     {
-      const CudaItem& item = p.plan.items[index];
-      const CudaSequence& sequence = p.sequences[item.sequence];
+      const CudaItem item = item_of(p, index);
+      const CudaSequence sequence = sequence_of(p, item.sequence);
       const int head = item.head, s_q = sequence.s_q, s_kv = sequence.s_kv, block_row = item.m_block * tile_m;
       const int64_t batch = sequence.batch, q_begin = sequence.q_begin, kv_begin = sequence.kv_begin;
-      next.start(item, p.plan.runs, s_kv);
+      BandRuns runs{};
+      if (band) {
+        // Rows beyond the last one repeat it.
+        const int row = block_row + thread / 32 * warp_rows + thread % 32 % warp_rows;
+        mine = band_row(p.band, band_plane(p.band, item.sequence, head), min(row, s_q - 1));
+        KeyBounds together = warp_bounds(bounds_of(mine));
+        if (thread % 32 == 0) bounds[thread / 32] = together;
+        __syncthreads();
+#pragma unroll 1
+        for (int warp = 0; warp < Traits::warps; ++warp) together.join(bounds[warp]);
+        runs.set(together, keys, s_kv);
+        next.start(runs);
+      } else {
+        next.start(item, p.plan.runs, s_kv);
+      }
       regular = two_stages && aligned && block_row + thread / 32 * warp_rows < s_q;
       const auto* k = static_cast<const uint16_t*>(p.k.data) + batch * p.k.stride_b + kv_begin * p.k.stride_s +
                       head / p.group * p.k.stride_h;
@@ -145,8 +175,9 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       }
       // While those fly. Read from the first barrier on: the first step's, or this one where there is no step.
       if (thread == 0) {
-        const int after = static_cast<int>(gridDim.x) + atomicAdd(p.work_counter, 1);
-        current = {k, v, index, after, block_row, s_q, s_kv};
+        const int after = draw_ticket(p, num_items, index == static_cast<int>(blockIdx.x));
+        const int slot = item.num_splits > 1 ? item.partial + item.split : -1;
+        current = {k, v, index, after, block_row, s_q, s_kv, item.sequence, head, slot, runs};
       }
       if (next.done()) __syncthreads();
     }
@@ -173,6 +204,11 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       // The words are read again after the product, from the first-level cache: they would be in the way.
       auto bits = [&](int m, int h) {
         const int me = opaque(thread);
+        if (band) {
+          const int row = 16 * m + 8 * h + me % 32 / 4;
+          return columns_between(__shfl_sync(0xffffffffu, mine.begin, row) - key,
+                                 __shfl_sync(0xffffffffu, mine.end, row) - key, me);
+        }
         const int64_t row = int64_t{bit_tile} * tile_m + me / 32 * warp_rows;
         return __ldg(p.plan.bit_units + row * 4 + me % 32 + 64 * m + 32 * h) >> key % plan_tile_n / 4;
       };
@@ -180,14 +216,22 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       if (!rare) {
         next.key = key + keys;
       } else {
-        next.advance(keys, p.plan.items[current.index], p.plan.runs, current.s_kv);
+        if (band) {
+          next.advance(keys, current.runs);
+        } else {
+          next.advance(keys, p.plan.items[current.index], p.plan.runs, current.s_kv);
+        }
         // A warp whose rows keep nothing of the step skips it.
         live = current.block_row + opaque(thread) / 32 * warp_rows < current.s_q;
         if (bit_tile >= 0) {
-          uint32_t some = 0;
+          bool some = mine.begin < key + keys && mine.end > key;
+          if (!band) {
+            uint32_t words = 0;
 #pragma unroll
-          for (int m = 0; m < m_tiles; ++m) some |= bits(m, 0) | bits(m, 1);
-          live = live && __any_sync(0xffffffffu, (some & ((1u << keys / 4) - 1)) != 0);
+            for (int m = 0; m < m_tiles; ++m) words |= bits(m, 0) | bits(m, 1);
+            some = (words & ((1u << keys / 4) - 1)) != 0;
+          }
+          live = live && __any_sync(0xffffffffu, some);
         }
         if (!two_stages) {
           load_tile<keys, Traits::d_v, threads>(stage + v_in_stage, current.v + key * p.v.stride_s, p.v.stride_s,
@@ -271,9 +315,8 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       }
       if constexpr (modified) {
         const int me = opaque(thread);
-        const CudaItem& item = p.plan.items[current.index];
         ScoreModifiers modifiers;
-        modifiers.start(p, item.sequence, item.head);
+        modifiers.start(p, current.sequence, current.head);
         modifiers.apply(s, p, options.bias_pairs != 0, current.block_row + me / 32 * warp_rows + me % 32 / 4, key,
                         current.s_q, current.s_kv, me % 32);
       }
@@ -344,13 +387,12 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
     }
 
     // out = O / l, lse = m + ln(l); a piece of a row leaves in fp32, without the sink.
-    const CudaItem& done = p.plan.items[current.index];
-    const CudaSequence& sequence = p.sequences[done.sequence];
-    const int s_q = sequence.s_q, head = done.head, block_row = done.m_block * tile_m;
+    const CudaSequence sequence = sequence_of(p, current.sequence);
+    const int s_q = sequence.s_q, head = current.head, block_row = current.block_row;
     const int me = opaque(thread), lane = me % 32, warp_row = block_row + me / 32 * warp_rows;
-    const bool piece = done.num_splits > 1;
-    const float sink = !piece && p.sinks.data ? per_head(p.sinks, done.sequence, head) : -INFINITY;
-    const int64_t slot = int64_t{done.partial + done.split} * tile_m;
+    const bool piece = current.slot >= 0;
+    const float sink = !piece && p.sinks.data ? per_head(p.sinks, current.sequence, head) : -INFINITY;
+    const int64_t slot = int64_t{current.slot} * tile_m;
 #pragma unroll
     for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll

@@ -1,9 +1,11 @@
 // sm90_attention_fwd: out = softmax(scale q k^T, masked) v and lse, on Hopper's own instructions.
 //
-// Grid      one persistent block an SM; items come from an atomic counter over the plan's longest-first list.
+// Grid      one persistent block an SM; items come by tickets, longest first, from a plan or a band
+//           (tile/item_source.cuh).
 // Item      64 * kWarpgroups query rows of one head of one sequence (or of all heads of a group: fold), against the key
 //           tiles of its runs, in ascending order.
-// Warps     warpgroup 0: warp 0 loads Q, K, V and mask bits by TMA, warp 1 fetches items; one thread each.
+// Warps     warpgroup 0: one thread of warp 0 loads Q, K, V and mask bits by TMA, warp 1 fetches items, and of a band
+//           warps 1 and 2 compute what their rows keep.
 //           The others: 64 rows each; S, P, O and the row statistics stay in registers.
 // Stream    the tiles of all items form one stream; item borders are flags on its tiles. A warpgroup's turn at tile t,
 //           when there are two (tile/sm90_overlapped.cuh):
@@ -17,8 +19,8 @@
 //           the same one after the other (tile/sm90_turns.cuh): each multiplies while two take their softmax. Where
 //           registers do not suffice for that (tile/sm90_plain.cuh), S alone is in turn, and P V(t) follows its P.
 // Shared    Q, K and V rings as 64-wide blocks in the 128-byte swizzle, bits beside K; O leaves from registers.
-// Masks     FULL: no mask registers live in that code. PARTIAL: one word a row and thread in fragment order. Key tiles
-//           that end past s_kv: the word is computed. A warpgroup whose rows of a tile keep nothing skips both
+// Masks     FULL: no mask registers live in that code. PARTIAL: one word a row and thread in fragment order; of a band,
+//           and where key tiles end past s_kv, it is computed. A warpgroup whose rows of a tile keep nothing skips both
 //           products.
 // Fold      rows are tokens of several query heads, as the plan says (cuda/fold.h).
 #pragma once
@@ -45,7 +47,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 
   if (threadIdx.x == 0) {
     for (int i = 0; i < kItemSlots; ++i) {
-      ptx::mbarrier_init(smem.item_full[i], 1);
+      ptx::mbarrier_init(smem.item_full[i], has_band<S>(params) ? S::kWarpgroups : 1);
       ptx::mbarrier_init(smem.item_empty[i], S::kConsumerWarps + 1);
     }
     ptx::mbarrier_init(smem.item_wanted, 1);
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     ptx::registers_decrease<S::kLoaderRegisters>();
     if (warp == 0 && lane == 0) {
       load_tiles(smem, maps, params);
-    } else if (warp == 1 && lane == 0) {
+    } else if (warp == 1 || (has_band<S>(params) && warp > 0 && warp <= S::kWarpgroups)) {
       fetch_items(smem, params);
     }
   } else {

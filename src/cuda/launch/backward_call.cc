@@ -16,7 +16,7 @@ BackwardCall::BackwardCall(const AttentionProblem& problem, const BoundMask& mas
 BackwardCall::Places BackwardCall::places(void* workspace) const {
   Carve carve(workspace);
   Places at{};
-  at.sequences = carve.take<CudaSequence>(problem_.sequences.size());
+  at.sequences = carve.take<CudaSequence>(sequence_count(problem_));
   at.dkdv_plan = carve.take<char>(dkdv_plan_.bytes());
   at.dq_plan = carve.take<char>(dq_plan_ ? dq_plan_->bytes() : 0);
   at.scratch = carve.take<char>(sm80_attention_bwd_scratch_bytes(problem_, config_));

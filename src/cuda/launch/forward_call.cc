@@ -1,7 +1,9 @@
 #include "cuda/launch/forward_call.h"
 
+#include <algorithm>
 #include <sstream>
 
+#include "cuda/config/facts.h"
 #include "cuda/launch/carve.h"
 #include "cuda/launch/combine.h"
 #include "cuda/launch/params.h"
@@ -12,11 +14,32 @@ namespace anymask {
 
 PlanShape ForwardKernel::plan_shape() const { return sm90 ? anymask::plan_shape(*sm90) : anymask::plan_shape(*sm80); }
 
-ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const MaskFacts& mask, const CudaDevice& device) {
+namespace {
+
+// Why the portable kernel takes a call that sm90_attention_fwd could compute (docs/notes/bands.md).
+Support worth_sm90(const AttentionProblem& problem, bool band, const CudaDevice& device) {
+  const int64_t head_dim = std::max(problem.d_qk, problem.d_v);
+  if (head_dim <= 16)
+    return {false, cat("head dims of ", head_dim, " would be padded to 64, and sm80_attention_fwd has a shape for 16")};
+  if (!band || head_dim > 64 || problem.max_s_kv > 1024) return {};
+  const Sm80ForwardConfig portable = choose_sm80_attention_fwd(problem, device);
+  if (count_items(problem, portable.shape.tile_m()) > int64_t{device.num_sms} * portable.blocks_per_sm) return {};
+  return {false, "so small a call of a band mask is done in one wave of sm80_attention_fwd, without a plan"};
+}
+
+bool is_band(const BoundMask& mask) {
+  return std::all_of(mask.planes.begin(), mask.planes.end(),
+                     [](const PlaneMask& plane) { return plane.is_band() && !plane.unread(); });
+}
+
+}  // namespace
+
+ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const BoundMask& mask, const CudaDevice& device) {
   ForwardKernel kernel;
   kernel.sm90_support = sm90_attention_fwd_supports(problem, device);
+  if (kernel.sm90_support.yes) kernel.sm90_support = worth_sm90(problem, is_band(mask), device);
   if (kernel.sm90_support.yes) {
-    kernel.sm90 = choose_sm90_attention_fwd(problem, mask, device);
+    kernel.sm90 = choose_sm90_attention_fwd(problem, mask_facts(mask, problem.group()), device);
   } else {
     kernel.sm80 = choose_sm80_attention_fwd(problem, device);
   }
@@ -26,18 +49,30 @@ ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const MaskF
 ForwardCall::ForwardCall(const AttentionProblem& problem, const BoundMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
-      kernel_(choose_forward_kernel(problem, mask_facts(mask, problem.group()), device_)),
-      plan_(mask, problem, kernel_.plan_shape(), device_) {}
+      kernel_(choose_forward_kernel(problem, mask, device_)),
+      band_(mask, problem, kernel_.plan_shape(), !kernel_.sm90 || kernel_.sm90->shape.bands()) {
+  if (!band_.refusal().empty()) {
+    plan_ = std::make_unique<CudaPlanSource>(mask, problem, kernel_.plan_shape(), device_);
+    return;
+  }
+  // No more blocks than items, which are known: a block each, and none draws tickets.
+  int32_t& grid = kernel_.sm90 ? kernel_.sm90->grid : kernel_.sm80->grid;
+  grid = static_cast<int32_t>(std::clamp<int64_t>(band_.max_items(), 1, grid));
+}
 
 ForwardCall::Places ForwardCall::places(void* workspace) const {
   Carve carve(workspace);
   Places at{};
-  at.work_counter = carve.take<int32_t>(1);
-  at.sequences = carve.take<CudaSequence>(problem_.sequences.size());
-  const size_t rows = static_cast<size_t>(plan_.partial_slots()) * static_cast<size_t>(kernel_.plan_shape().tile_m);
-  at.partial_out = carve.take<float>(rows * static_cast<size_t>(problem_.d_v));
-  at.partial_lse = carve.take<float>(rows);
-  at.plan = carve.take<char>(plan_.bytes());
+  at.tickets = carve.take<CudaTickets>(1);
+  if (plan_) {
+    at.sequences = carve.take<CudaSequence>(sequence_count(problem_));
+    const size_t rows = static_cast<size_t>(plan_->partial_slots()) * static_cast<size_t>(kernel_.plan_shape().tile_m);
+    at.partial_out = carve.take<float>(rows * static_cast<size_t>(problem_.d_v));
+    at.partial_lse = carve.take<float>(rows);
+    at.plan = carve.take<char>(plan_->bytes());
+  } else {
+    at.band = carve.take<char>(band_.bytes());
+  }
   at.bytes = carve.bytes();
   return at;
 }
@@ -46,18 +81,23 @@ void ForwardCall::enqueue(void* workspace, cudaStream_t stream) const {
   if (problem_.sequences.empty() || problem_.max_s_q == 0) return;  // no rows, no results
   const Places at = places(workspace);
   AttentionParams params = make_params(problem_);
-  params.sequences = enqueue_sequences(problem_, at.sequences, stream);
-  params.partial_out = at.partial_out;
-  params.partial_lse = at.partial_lse;
-  params.work_counter = at.work_counter;
-  check_cuda(cudaMemsetAsync(at.work_counter, 0, sizeof(int32_t), stream), "clearing the work counter");
-  params.plan = plan_.enqueue(at.plan, stream);
+  params.tickets = at.tickets;
+  if (plan_) {
+    params.sequences = enqueue_sequences(problem_, at.sequences, stream);
+    params.partial_out = at.partial_out;
+    params.partial_lse = at.partial_lse;
+    params.plan = plan_->enqueue(at.plan, stream);
+  } else {
+    params.band = band_.enqueue(at.band, stream);
+    params.plan.tile_m = kernel_.plan_shape().tile_m;
+    params.plan.fold = fold_of(kernel_.plan_shape().fold);
+  }
   if (kernel_.sm90) {
     launch_sm90_attention_fwd(params, *kernel_.sm90, device_, stream);
   } else {
     launch_sm80_attention_fwd(params, *kernel_.sm80, device_, stream);
   }
-  if (plan_.partial_slots() > 0) launch_combine(params, problem_.dtype, device_, stream);
+  if (plan_ && plan_->partial_slots() > 0) launch_combine(params, problem_.dtype, device_, stream);
 }
 
 std::vector<Fact> ForwardCall::facts() const {
@@ -70,10 +110,17 @@ std::vector<Fact> ForwardCall::facts() const {
   std::vector<Fact> facts = {{"kernel", kernel_.sm90 ? "sm90_attention_fwd" : "sm80_attention_fwd"},
                              {"tile", cat(kernel_.plan_shape().tile_m, " x ", plan_tile_n)},
                              {"configuration", config.str()},
-                             {"items", cat(plan_.max_items(), " at most")},
-                             {"pieces of split rows", cat(plan_.partial_slots(), " at most")},
                              {"workspace bytes", cat(bytes())}};
-  for (Fact& fact : plan_.facts()) facts.push_back(std::move(fact));
+  if (plan_) {
+    facts.push_back({"plan", cat("built on the device: ", band_.refusal())});
+    facts.push_back({"items", cat(plan_->max_items(), " at most")});
+    facts.push_back({"pieces of split rows", cat(plan_->partial_slots(), " at most")});
+    for (Fact& fact : plan_->facts()) facts.push_back(std::move(fact));
+  } else {
+    facts.push_back({"plan", cat("none: the mask is a band, ",
+                                 band_.bytes() == 0 ? "told in the kernel's parameters" : "uploaded")});
+    facts.push_back({"items", cat(band_.max_items())});
+  }
   if (!kernel_.sm90_support.yes) facts.push_back({"not sm90_attention_fwd", kernel_.sm90_support.reason});
   return facts;
 }

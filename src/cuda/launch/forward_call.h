@@ -1,14 +1,17 @@
-// One forward call on a device: the kernel chosen for it, its plan, and its places in the caller's workspace.
+// One forward call on a device: the kernel chosen for it, its band or its plan, and its places in the caller's
+// workspace.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "backend/backend.h"
 #include "cuda/config/sm80_attention_fwd.h"
 #include "cuda/config/sm90_attention_fwd.h"
+#include "cuda/launch/band.h"
 #include "cuda/launch/device.h"
 #include "cuda/launch/plan.h"
 
@@ -21,7 +24,7 @@ struct ForwardKernel {
   Support sm90_support;  // why not, when it is not there
   PlanShape plan_shape() const;
 };
-ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const MaskFacts& mask, const CudaDevice& device);
+ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const BoundMask& mask, const CudaDevice& device);
 
 class ForwardCall {
  public:
@@ -34,7 +37,8 @@ class ForwardCall {
 
  private:
   struct Places {
-    int32_t* work_counter;
+    CudaTickets* tickets;
+    void* band;
     CudaSequence* sequences;
     float *partial_out, *partial_lse;
     void* plan;
@@ -44,8 +48,9 @@ class ForwardCall {
 
   const AttentionProblem& problem_;
   const CudaDevice& device_;
-  const ForwardKernel kernel_;
-  const CudaPlanSource plan_;
+  ForwardKernel kernel_;
+  const BandSource band_;
+  std::unique_ptr<const CudaPlanSource> plan_;  // null: the band is enough
 };
 
 }  // namespace anymask

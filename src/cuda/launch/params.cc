@@ -1,6 +1,8 @@
 #include "cuda/launch/params.h"
 
+#include <atomic>
 #include <cstring>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -23,10 +25,23 @@ CudaPerHead per_head(const PerHead& p) {
   return {p.data, p.stride_b, p.stride_h, p.dtype};
 }
 
+// Splitmix64 over a count that begins at random: memory holds such a number by chance once in 2^64.
+uint64_t next_launch() {
+  static std::atomic<uint64_t> count{uint64_t{std::random_device()()} << 32 | std::random_device()()};
+  for (;;) {
+    uint64_t x = count.fetch_add(0x9e3779b97f4a7c15, std::memory_order_relaxed);
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    x ^= x >> 31;
+    if (x != 0) return x;
+  }
+}
+
 }  // namespace
 
 AttentionParams make_params(const AttentionProblem& problem) {
   AttentionParams params{};
+  params.launch = next_launch();
   params.h_q = static_cast<int32_t>(problem.h_q);
   params.h_kv = static_cast<int32_t>(problem.h_kv);
   params.group = static_cast<int32_t>(problem.group());
@@ -63,15 +78,33 @@ AttentionParams make_params(const AttentionProblem& problem) {
   return params;
 }
 
-const CudaSequence* enqueue_sequences(const AttentionProblem& problem, CudaSequence* to, cudaStream_t stream) {
-  std::vector<std::byte> bytes(problem.sequences.size() * sizeof(CudaSequence));
-  auto* place = bytes.data();
-  for (const Sequence& s : problem.sequences) {
-    const CudaSequence sequence{s.batch, s.q_begin, s.kv_begin, static_cast<int32_t>(s.s_q),
-                                static_cast<int32_t>(s.s_kv)};
-    std::memcpy(place, &sequence, sizeof sequence);
-    place += sizeof sequence;
+bool uniform_sequences(const AttentionProblem& problem) {
+  if (problem.packed) return false;
+  for (size_t i = 0; i < problem.sequences.size(); ++i) {
+    const Sequence& s = problem.sequences[i];
+    if (s.batch != static_cast<int64_t>(i) || s.q_begin != 0 || s.kv_begin != 0 || s.s_q != problem.max_s_q ||
+        s.s_kv != problem.max_s_kv)
+      return false;
   }
+  return true;
+}
+
+std::vector<CudaSequence> cuda_sequences(const AttentionProblem& problem) {
+  std::vector<CudaSequence> all;
+  for (const Sequence& s : problem.sequences)
+    all.push_back({s.batch, s.q_begin, s.kv_begin, static_cast<int32_t>(s.s_q), static_cast<int32_t>(s.s_kv)});
+  return all;
+}
+
+size_t sequence_count(const AttentionProblem& problem) {
+  return uniform_sequences(problem) ? 0 : problem.sequences.size();
+}
+
+const CudaSequence* enqueue_sequences(const AttentionProblem& problem, CudaSequence* to, cudaStream_t stream) {
+  if (uniform_sequences(problem)) return nullptr;
+  const std::vector<CudaSequence> all = cuda_sequences(problem);
+  std::vector<std::byte> bytes(all.size() * sizeof(CudaSequence));
+  if (!all.empty()) std::memcpy(bytes.data(), all.data(), bytes.size());
   static_assert(sizeof(CudaSequence) % 16 == 0);
   upload_plan(std::move(bytes), to, stream);
   return to;

@@ -8,26 +8,13 @@
 #include "cuda/launch/carve.h"
 #include "cuda/launch/plan_build.h"
 #include "cuda/plan/capacity.h"
+#include "cuda/plan/split.h"
 #include "cuda/plan/upload.h"
 
 namespace anymask {
 namespace {
 
 constexpr int64_t most = std::numeric_limits<int32_t>::max();
-
-// Whether no row can be long enough to be cut, by what is known without building the plan.
-bool never_split(const PlanUpload& upload, const BoundMask& bound, const PlanShape& shape) {
-  if (shape.parallelism <= 0) return true;
-  int64_t least = item_cost * upload.max_items;  // cost of all items
-  int64_t longest = 0;                           // tiles of a row
-  for (size_t p = 0; p < upload.planes.size(); ++p) {
-    const BandCost cost = shape.transposed ? BandCost{} : band_cost(bound.planes[p], upload.tile_rows());
-    if (cost.known) least += full_cost * cost.full_tiles * upload.planes[p].uses;
-    longest = std::max(longest, cost.known ? cost.longest : int64_t{upload.planes[p].n_blocks});
-  }
-  return partial_cost * longest <=
-         std::max<int64_t>(2 * shortest_piece * full_cost, 2 * least / (most_cuts * int64_t{shape.parallelism}));
-}
 
 }  // namespace
 
@@ -47,7 +34,9 @@ struct CudaPlanSource::Parts {
       fail_unsupported("attention: a plan for tiles of ", shape.tile_m, " rows; expected 64, 128, 192 or 256");
     // Rows that are cut have two slots or more, so there are at most twice as many slots as pieces are added.
     int64_t extra = 0, slots = 0;
-    if (!never_split(upload, bound, shape)) {
+    std::vector<PlaneUse> uses;
+    for (const BuildPlane& plane : upload.planes) uses.push_back({plane.uses, plane.n_blocks});
+    if (!never_split(bound, uses, upload.max_items, shape)) {
       int64_t most_pieces = 0;  // of four tiles or more
       for (const BuildPlane& plane : upload.planes)
         most_pieces += int64_t{plane.uses} * plane.m_blocks * (plane.n_blocks / static_cast<int32_t>(shortest_piece));

@@ -20,6 +20,7 @@ void launch_sm80_attention_fwd_kernel(const AttentionParams& params, const Sm80F
   // Plain scores stay raw products, and the unit carries scale * log2(e); modified ones are natural.
   const float unit = Traits::modified ? log2_e_f : params.softmax_scale * log2_e_f;
   const Sm80ForwardOptions options{config.stages, config.aligned, config.bias_pairs, unit, rescale_slack / unit};
+  static_assert(sizeof params + sizeof options <= 4096, "what every driver takes as parameters");
   const auto grid = static_cast<unsigned>(config.grid);
   sm80_attention_fwd<T, Traits>
       <<<grid, Traits::threads, static_cast<size_t>(config.shared_bytes), stream>>>(params, options);

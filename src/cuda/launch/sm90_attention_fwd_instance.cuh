@@ -16,6 +16,7 @@ void launch_sm90_attention_fwd_kernel(const sm90::Maps& maps, const AttentionPar
   constexpr int bytes = sizeof(sm90::Shared<S>);
   static_assert(bytes <= 232448, "a block of Hopper");
   allow_shared_memory<sm90::sm90_attention_fwd<S>>(bytes, device);
+  static_assert(sizeof maps + sizeof params <= 4096, "what every driver takes as parameters");
   sm90::sm90_attention_fwd<S><<<static_cast<unsigned>(config.grid), S::kThreads, bytes, stream>>>(maps, params);
 }
 

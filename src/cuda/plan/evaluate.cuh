@@ -3,27 +3,7 @@
 #pragma once
 
 #include "cuda/plan/plan_data.h"
-#include "mask/kinds/bits.h"
-#include "mask/kinds/block_diffusion.h"
-#include "mask/kinds/blocks.h"
-#include "mask/kinds/causal.h"
-#include "mask/kinds/chunked.h"
-#include "mask/kinds/col_intervals.h"
-#include "mask/kinds/dense.h"
-#include "mask/kinds/documents.h"
-#include "mask/kinds/full.h"
-#include "mask/kinds/keys.h"
-#include "mask/kinds/list.h"
-#include "mask/kinds/neighborhood.h"
-#include "mask/kinds/positions.h"
-#include "mask/kinds/prefix.h"
-#include "mask/kinds/row_intervals.h"
-#include "mask/kinds/shared_prefix.h"
-#include "mask/kinds/stride.h"
-#include "mask/kinds/threshold.h"
-#include "mask/kinds/topk.h"
-#include "mask/kinds/tree.h"
-#include "mask/kinds/window.h"
+#include "mask/kinds/all.h"
 
 namespace anymask::plan_build {
 

@@ -11,8 +11,6 @@ namespace anymask {
 namespace {
 
 constexpr size_t alignment = 16;
-// K and V of the heads that run together: what stays in the second-level cache beside everything else.
-constexpr double section_bytes = 16e6;
 
 int32_t blocks(int64_t length, int64_t tile) {
   const int64_t count = (length + tile - 1) / tile;

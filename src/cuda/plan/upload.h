@@ -15,6 +15,9 @@
 
 namespace anymask {
 
+// K and V of the heads that run together: what stays in the second-level cache beside everything else.
+inline constexpr double section_bytes = 16e6;
+
 class PlanUpload {
  public:
   // Items count query heads, as many as are folded at a time, or kv heads where the shape asks for it and the heads of

@@ -78,4 +78,14 @@ __device__ __forceinline__ uint64_t ld_shared_8(uint32_t source) {
   return x;
 }
 
+// Global memory between blocks: what was written before the release is seen after an acquire that sees it.
+__device__ __forceinline__ void store_release(uint64_t* to, uint64_t x) {
+  asm volatile("st.release.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(x) : "memory");
+}
+__device__ __forceinline__ uint64_t load_acquire(const uint64_t* from) {
+  uint64_t x;
+  asm volatile("ld.acquire.gpu.global.b64 %0, [%1];" : "=l"(x) : "l"(from) : "memory");
+  return x;
+}
+
 }  // namespace anymask::ptx

@@ -19,6 +19,11 @@ __device__ __forceinline__ uint32_t quarter(uint32_t columns, int c) {
   return (x | x >> 6 | x >> 12 | x >> 18) & 0xffu;
 }
 
+// Columns [begin, end) likewise.
+__device__ __forceinline__ uint32_t columns_between(int begin, int end, int lane) {
+  return columns_below(end, lane) & ~columns_below(begin, lane);
+}
+
 // S = -inf where the bit is 0; before the maximum, so that a dropped score does not raise it. The bits of one row are
 // tested in ascending order: compilers turn that into predicates, seven a register move.
 template <int n_tiles>

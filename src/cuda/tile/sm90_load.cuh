@@ -1,4 +1,5 @@
-// The two threads that feed the consumers: one fetches items from the work list, one loads Q, K, V and mask bits.
+// What feeds the consumers: a warp that fetches items, and of a band computes what their rows keep, and a thread that
+// loads Q, K, V and mask bits.
 //
 // K runs a tile ahead of V, as the consumers do: S of a tile is issued before P V of the tile before it. All loads
 // are in one thread, in the order in which their memory becomes free.
@@ -6,56 +7,106 @@
 
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/tma.cuh"
+#include "cuda/tile/item_source.cuh"
 #include "cuda/tile/sm90_shared.cuh"
 
 namespace anymask::sm90 {
 
-// Items, one ahead of the loader: the next is taken from the counter only when the last tile of the present one is
-// about to be loaded, so that no block holds work that another could start.
+inline constexpr int kTilesAhead = 3, kFetchBarrier = 15;
+
+// What 64 rows of an item keep, of a band: one warp a warpgroup's rows. Rows beyond the last one repeat it; of folded
+// heads each row is computed for itself.
+template <class S>
+__device__ __forceinline__ void fetch_rows(Shared<S>& smem, const AttentionParams& params, int slot, int32_t sequence,
+                                           int32_t head, int32_t m_block, int32_t s_q, int w, int lane) {
+  const Fold fold = params.plan.fold;
+  const int32_t token_begin = m_block * fold.tokens(S::kTileM);
+  const int32_t plane = band_plane(params.band, sequence, head);
+  KeyRange* const rows = smem.rows[slot] + 64 * w + lane;
+#pragma unroll 1
+  for (int half = 0; half < 64; half += 32) {
+    const int32_t token = fold.token(64 * w + half + lane);
+    rows[half] = band_row(params.band, plane, min(token_begin + token, s_q - 1));
+  }
+  KeyBounds keys = bounds_of(rows[0]);
+  keys.join(bounds_of(rows[32]));
+  keys = warp_bounds(keys);
+  if (lane == 0) smem.item[slot].keys[w] = keys;
+}
+
+// Items, one ahead of the loader: the next is taken only when the last tiles of the present one are about to be loaded,
+// so that no block holds work that another could start. Warp 1 of the loading warpgroup takes them; of a band it and
+// those behind it, as many as there are consumer warpgroups, compute what rows keep.
 template <class S>
 __device__ __forceinline__ void fetch_items(Shared<S>& smem, const AttentionParams& params) {
-  const CudaPlan& plan = params.plan;
-  const Fold fold = plan.fold;
-  const int32_t num_items = *plan.num_items;
+  // Asked again where they are used, as everything that a few registers cannot keep.
+  const auto lane = [] { return ptx::thread_index() % 32; };
+  const auto warp = [] { return ptx::thread_index() / 32 % 4; };
+  const auto takes = [] { return ptx::thread_index() == 32; };
+  const bool band = has_band<S>(params);
+  if (takes()) open_tickets(params, count_items(params));
   int32_t index = static_cast<int32_t>(blockIdx.x);
+#pragma unroll 1
   for (int turn = 0;; ++turn) {
     const int slot = turn % kItemSlots;
     if (turn > 0) {
-      ptx::mbarrier_wait(smem.item_wanted, (turn - 1) & 1);
-      index = static_cast<int32_t>(gridDim.x) + atomicAdd(params.work_counter, 1);
+      if (warp() == 1) {
+        ptx::mbarrier_wait(smem.item_wanted, (turn - 1) & 1);
+        if (takes()) smem.drawn = draw_ticket(params, count_items(params), turn == 1);
+        __syncwarp();
+      }
+      // Not drawn again before all have arrived for this item.
+      if (band) ptx::barrier_sync(kFetchBarrier, 32 * S::kWarpgroups);
+      index = smem.drawn;
     }
     ptx::mbarrier_wait(smem.item_empty[slot], (turn / kItemSlots & 1) ^ 1);
     ItemInfo& info = smem.item[slot];
-    if (index >= num_items) {
-      info.index = -1;
-      ptx::mbarrier_arrive(smem.item_full[slot]);
+    if (index >= count_items(params)) {
+      if (takes()) info.index = -1;
+      if (lane() == 0) ptx::mbarrier_arrive(smem.item_full[slot]);
       return;
     }
-    const CudaItem item = plan.items[index];
-    const CudaSequence sequence = params.sequences[item.sequence];
-    info.index = index;
-    info.run_begin = item.run_begin;
-    info.run_end = item.run_end;
-    info.n_begin = item.n_begin;
-    info.n_end = item.n_end;
-    info.sequence = item.sequence;
-    info.s_q = sequence.s_q;
-    info.s_kv = sequence.s_kv;
-    info.q_head = fold.first_head(item.head);
-    info.token_begin = item.m_block * fold.tokens(S::kTileM);
-    info.kv_head = info.q_head / params.group;
-    // Packed: rows beyond the sequence are out of the map's bounds, see launch/tensor_map.h.
-    const bool packed = params.packed != 0;
-    info.q_token = packed ? (1 << 30) - sequence.s_q : 0;
-    info.q_outer = static_cast<int32_t>(packed ? sequence.q_begin + sequence.s_q : sequence.batch);
-    info.kv_token = packed ? (1 << 30) - sequence.s_kv : 0;
-    info.kv_outer = static_cast<int32_t>(packed ? sequence.kv_begin + sequence.s_kv : sequence.batch);
-    info.partial = item.num_splits > 1 ? item.partial + item.split : -1;
-    const int32_t rows = min((sequence.s_q - info.token_begin) * fold.heads(), S::kTileM);
-    info.live = (1u << 2 * ((rows + 63) / 64)) - 1;
-    info.batch = sequence.batch;
-    info.q_begin = sequence.q_begin;
-    ptx::mbarrier_arrive(smem.item_full[slot]);
+    int32_t sequence_index, head, m_block, partial = -1;
+    if (band) {
+      const CudaItem item = band_item(params.band, index);
+      sequence_index = item.sequence, head = item.head, m_block = item.m_block;
+    } else {
+      const CudaItem& item = params.plan.items[index];
+      sequence_index = item.sequence, head = item.head, m_block = item.m_block;
+      if (item.num_splits > 1) partial = item.partial + item.split;
+      if (takes()) {
+        info.run_begin = item.run_begin;
+        info.run_end = item.run_end;
+        info.n_begin = item.n_begin;
+        info.n_end = item.n_end;
+      }
+    }
+    const CudaSequence sequence = sequence_of(params, sequence_index);
+    if (takes()) {
+      info.index = index;
+      info.sequence = sequence_index;
+      info.partial = partial;
+      info.s_q = sequence.s_q;
+      info.s_kv = sequence.s_kv;
+      info.batch = sequence.batch;
+      info.q_begin = sequence.q_begin;
+      // Packed: rows beyond the sequence are out of the map's bounds, see launch/tensor_map.h.
+      const bool packed = params.packed != 0;
+      info.q_token = packed ? (1 << 30) - sequence.s_q : 0;
+      info.q_outer = static_cast<int32_t>(packed ? sequence.q_begin + sequence.s_q : sequence.batch);
+      info.kv_token = packed ? (1 << 30) - sequence.s_kv : 0;
+      info.kv_outer = static_cast<int32_t>(packed ? sequence.kv_begin + sequence.s_kv : sequence.batch);
+      info.q_head = params.plan.fold.first_head(head);
+      info.kv_head = params.plan.fold.first_head(head) / opaque(params.group);
+      const int32_t token_begin = m_block * params.plan.fold.tokens(S::kTileM);
+      info.token_begin = token_begin;
+      const int32_t rows = min((sequence.s_q - token_begin) * params.plan.fold.heads(), S::kTileM);
+      info.live = (1u << 2 * ((rows + 63) / 64)) - 1;
+    }
+    // Last: what the item and its sequence hold is no longer needed.
+    if (band) fetch_rows(smem, params, slot, sequence_index, head, m_block, sequence.s_q, warp() - 1, lane());
+    __syncwarp();
+    if (lane() == 0) ptx::mbarrier_arrive(smem.item_full[slot]);
   }
 }
 
@@ -108,6 +159,28 @@ struct Loader {
     advance((flags & kStop) == 0);
   }
 
+  // Of a band, of all rows.
+  __device__ __forceinline__ static KeyBounds bounds(const ItemInfo& item) {
+    KeyBounds all = item.keys[0];
+#pragma unroll
+    for (int w = 1; w < S::kWarpgroups; ++w) all.join(item.keys[w]);
+    return all;
+  }
+  // What each warpgroup's rows of a band keep of a tile.
+  __device__ __forceinline__ uint32_t band_kinds(const ItemInfo& item, int32_t key_begin) const {
+    uint32_t kinds = 0;
+#pragma unroll
+    for (int w = 0; w < S::kWarpgroups; ++w) {
+      const KeyBounds keys = item.keys[w];
+      const int32_t key_end = key_begin + S::kN;
+      const Slice kind = key_end <= keys.begin || key_begin >= keys.end             ? Slice::empty
+                         : key_begin >= keys.full_begin && key_end <= keys.full_end ? Slice::full
+                                                                                    : Slice::computed;
+      kinds |= static_cast<uint32_t>(kind) << (2 * w);
+    }
+    return kinds;
+  }
+
   __device__ __forceinline__ void key(const ItemInfo& item, int32_t key_begin, int32_t bit_tile, uint32_t flags) {
     const int stage = ring.stage;
     ptx::mbarrier_wait(smem.k_empty[stage], ring.phase ^ 1);
@@ -120,8 +193,10 @@ struct Loader {
                      sizeof(smem.bits[0]), smem.k_full[stage]);
       bytes += sizeof(smem.bits[0]);
       kinds = params.plan.tile_kinds[bit_tile];
+    } else if (has_band<S>(params)) {
+      kinds = band_kinds(item, key_begin);
     } else {  // the same for every warpgroup
-      kinds = static_cast<uint32_t>(limit < S::kN ? Slice::limit : Slice::full) * 0x15u;
+      kinds = static_cast<uint32_t>(limit < S::kN ? Slice::computed : Slice::full) * 0x15u;
     }
     smem.tile[stage] = {kinds & item.live, flags, key_begin, limit};
     smem.value[stage] = {head, token, outer, 1};
@@ -136,6 +211,19 @@ struct Loader {
                                   item.q_token + item.token_begin, item.q_outer);
     q_ring.advance();
     uint32_t flags = kFirst | kHasQ | slot << kSlotShift;
+    if (has_band<S>(params)) {
+      const KeyBounds all = bounds(item);
+      const int32_t first = all.begin / S::kN * S::kN;
+      // The next item takes longer to prepare than a plan's: it is wanted some tiles earlier.
+      const int32_t wanted = max(first, (all.end - 1) / S::kN * S::kN - kTilesAhead * S::kN);
+      for (int32_t key_begin = first; key_begin < all.end; key_begin += S::kN) {
+        if (key_begin + S::kN >= all.end) flags |= kEnd;
+        if (key_begin == wanted) ptx::mbarrier_arrive(smem.item_wanted);
+        key(item, key_begin, -1, flags);
+        flags &= ~kFirst;
+      }
+      return;
+    }
     const int32_t last = item.run_end - 1;
     for (int32_t r = item.run_begin; r <= last; ++r) {
       const Run run = params.plan.runs[r];
@@ -166,7 +254,7 @@ __device__ __forceinline__ void load_tiles(Shared<S>& smem, const Maps& maps, co
     ptx::mbarrier_wait(smem.item_full[slot], turn / kItemSlots & 1);
     const ItemInfo& item = smem.item[slot];
     if (item.index < 0) break;
-    if (item.run_begin < item.run_end) {
+    if (has_band<S>(params) ? !loader.bounds(item).empty() : item.run_begin < item.run_end) {
       loader.item(item, static_cast<uint32_t>(slot));
     } else {
       ptx::mbarrier_arrive(smem.item_wanted);

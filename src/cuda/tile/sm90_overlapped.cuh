@@ -35,7 +35,7 @@ struct OverlappedConsumer : Warpgroup<S> {
     TileInfo facts{};
     if constexpr (kMasked) {
       if constexpr (S::kModified) facts = Base::smem.tile[Base::ring.stage];
-      Base::keep_words(turn.kind, keep);
+      Base::keep_words(turn, keep);
     }
     Base::release_k(turn);
     if constexpr (S::kModified) {

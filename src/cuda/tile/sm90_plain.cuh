@@ -19,7 +19,7 @@ struct PlainConsumer : Warpgroup<S> {
 
   // S = Q K^T, masked.
   template <bool kMasked>
-  __device__ __forceinline__ void scores(float (&s)[S::kN / 2], Slice kind, bool in_turn) {
+  __device__ __forceinline__ void scores(float (&s)[S::kN / 2], const Turn& turn, bool in_turn) {
     if (in_turn) Base::turns.take(Base::index);
     Base::issue_scores(s);
     ptx::wgmma_wait<0>();
@@ -27,7 +27,7 @@ struct PlainConsumer : Warpgroup<S> {
     if (in_turn) Base::turns.pass(Base::index);
     if constexpr (kMasked) {
       uint32_t keep[2];
-      Base::keep_words(kind, keep);
+      Base::keep_words(turn, keep);
       Base::rows.mask(s, keep);
     }
   }
@@ -40,7 +40,7 @@ struct PlainConsumer : Warpgroup<S> {
     bool again = false;
     for (bool move = turn.first();; move = again = true) {
       float s[S::kN / 2];
-      scores<kMasked>(s, turn.kind, !again);
+      scores<kMasked>(s, turn, !again);
       if (move) softmax.move(s, Base::scale_log2(), part, [&](const float(&alpha)[2]) { Base::rescale_output(alpha); });
       softmax.exponentials(s, Base::scale_log2(), p, part);
       // All 128 threads go round together: products are the whole warpgroup's.

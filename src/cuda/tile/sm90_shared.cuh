@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/tile/band_rows.cuh"
 
 namespace anymask::sm90 {
 
@@ -26,8 +27,10 @@ struct Shape {
   static constexpr int kConsumerWarps = 4 * kWarpgroups;
   static constexpr int kBlocks = (kD + 63) / 64, kBlocksV = (kDv + 63) / 64;
   // Together the launch's own registers: 168 a thread for 384 threads, 128 for 512.
-  static constexpr int kLoaderRegisters = kWarpgroups == 2 ? 40 : 32;
-  static constexpr int kConsumerRegisters = kWarpgroups == 2 ? 232 : 160;
+  // Bands take 56 in the warps that evaluate rows; three warpgroups that compute leave 32, and calls have plans then.
+  static constexpr bool kBands = kWarpgroups == 2;
+  static constexpr int kLoaderRegisters = kBands ? 56 : 32;
+  static constexpr int kConsumerRegisters = kBands ? 224 : 160;
   static_assert(kD % 32 == 0 && kDv % 32 == 0 && (kN == 64 || kN == 128) && (kWarpgroups == 2 || kWarpgroups == 3));
 };
 
@@ -38,8 +41,8 @@ struct Maps {
 };
 
 // What the 64 rows of a warpgroup keep of a tile; two bits a warpgroup in TileInfo::kinds. The first three are the
-// plan's own; limit: the keys below TileInfo::limit.
-enum class Slice : uint32_t { empty = 0, full = 1, bits = 2, limit = 3 };
+// plan's own; computed: the keys below TileInfo::limit, or, of a band, what Shared::rows says of each row.
+enum class Slice : uint32_t { empty = 0, full = 1, bits = 2, computed = 3 };
 
 inline constexpr uint32_t kFirst = 1;  // the first tile of an item
 inline constexpr uint32_t kEnd = 2;    // the last one
@@ -60,7 +63,7 @@ struct alignas(16) ValueBox {
 // One item, as its warps need it: written by the warp that fetches items.
 struct alignas(16) ItemInfo {
   int32_t index;                               // in the plan's list; -1: no more
-  int32_t run_begin, run_end, n_begin, n_end;  // as in CudaItem
+  int32_t run_begin, run_end, n_begin, n_end;  // as in CudaItem; of a band unused
   int32_t sequence, s_q, s_kv;
   int32_t q_head, token_begin;  // of the tile's row 0
   int32_t kv_head;
@@ -68,6 +71,7 @@ struct alignas(16) ItemInfo {
   int32_t partial;                               // slot of this piece's results; -1: the row is whole
   uint32_t live;                                 // two bits for each warpgroup that has rows
   int64_t batch, q_begin;
+  KeyBounds keys[3];  // of a band: of each warpgroup's rows
 };
 
 template <class S>
@@ -79,10 +83,17 @@ struct alignas(1024) Shared {
   TileInfo tile[S::kStages];
   ValueBox value[S::kStages];
   ItemInfo item[kItemSlots];
+  KeyRange rows[S::kBands ? kItemSlots : 1][S::kBands ? S::kTileM : 1];  // of a band
+  int32_t drawn;                                                         // the item that comes next
   uint64_t item_full[kItemSlots], item_empty[kItemSlots], item_wanted;
   uint64_t q_full[S::kQSlots], q_empty[S::kQSlots];
   uint64_t k_full[S::kStages], k_empty[S::kStages], v_full[S::kStages], v_empty[S::kStages];
 };
+
+template <class S>
+__device__ __forceinline__ bool has_band(const AttentionParams& params) {
+  return S::kBands && params.band.present != 0;
+}
 
 // A ring's place: stage, and the parity of its current phase.
 template <int kStages>

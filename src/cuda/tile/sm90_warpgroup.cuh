@@ -107,16 +107,24 @@ struct Warpgroup {
   }
 
   // Words of kept columns for this thread's two rows. To be read before K's stage is released.
-  __device__ __forceinline__ void keep_words(Slice kind, uint32_t (&keep)[2]) const {
+  __device__ __forceinline__ void keep_words(const Turn& turn, uint32_t (&keep)[2]) const {
     const TileInfo& tile = smem.tile[ring.stage];
     const int quarter = lane() % 4;
-    if (kind == Slice::bits) {
+    if (S::kBands && turn.kind == Slice::computed && has_band<S>(params)) {
+      const KeyRange* const kept = smem.rows[turn.slot()] + index * 64 + row();
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const KeyRange keys = kept[8 * h];
+        keep[h] = word_below<S::kN>(keys.end - tile.key_begin, quarter) &
+                  ~word_below<S::kN>(keys.begin - tile.key_begin, quarter);
+      }
+    } else if (turn.kind == Slice::bits) {
       const uint32_t* const unit = smem.bits[ring.stage] + index * 256 + row() * 4 + quarter;
       const int half = S::kN < kPlanN && (tile.key_begin & S::kN) != 0 ? 16 : 0;
       keep[0] = unit[0] >> half;
       keep[1] = unit[32] >> half;
     } else {
-      keep[0] = keep[1] = kind == Slice::limit ? word_below<S::kN>(tile.limit, quarter) : 0xffffffffu;
+      keep[0] = keep[1] = turn.kind == Slice::computed ? word_below<S::kN>(tile.limit, quarter) : 0xffffffffu;
     }
     __syncwarp();
   }

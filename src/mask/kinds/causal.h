@@ -13,6 +13,7 @@ struct Causal {
   static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t q) {
     return clip(0, q + a.shift + 1, a.s_kv);
   }
+  static BandEnds ends(const LeafArgs& a) { return {{}, {.a = a.shift + 1, .high = a.s_kv}}; }
 };
 
 }  // namespace anymask

@@ -21,6 +21,11 @@ struct Chunked {
     const int64_t begin = floor_div(q + a.shift, a.ints[0]) * a.ints[0];
     return clip(begin, begin + a.ints[0], a.s_kv);
   }
+  static BandEnds ends(const LeafArgs& a) {
+    BandEnd begin{.form = BandEnd::Form::floor, .a = a.shift, .size = a.ints[0], .high = a.s_kv}, end = begin;
+    end.a += end.size;
+    return {begin, end};
+  }
 };
 
 }  // namespace anymask

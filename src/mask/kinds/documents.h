@@ -54,6 +54,15 @@ struct Documents {
       for (; row < row_end; ++row) out[row] = kept;
     }
   }
+  static BandEnds ends(const LeafArgs& a) {
+    BandEnd begin{.form = BandEnd::Form::stretch, .a = a.ints[1], .high = a.s_kv}, end;
+    begin.rows = cu(a, 0);
+    begin.values = cu(a, 1);
+    begin.n = a.ints[0];
+    end = begin;
+    end.values = begin.values + 1;
+    return {begin, end};
+  }
 };
 
 }  // namespace anymask

@@ -14,6 +14,9 @@ struct Keys {
     return a.ints[0] <= kv && kv < a.ints[1];
   }
   static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t) { return {a.ints[0], a.ints[1]}; }
+  static BandEnds ends(const LeafArgs& a) {
+    return {{.low = a.ints[0], .high = a.ints[0]}, {.low = a.ints[1], .high = a.ints[1]}};
+  }
 };
 
 }  // namespace anymask

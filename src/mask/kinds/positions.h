@@ -18,6 +18,10 @@ struct Positions {
     if (q < a.ints[0]) return {0, 0};
     return {q < a.ints[1] ? 0 : a.s_kv, a.s_kv};
   }
+  static BandEnds ends(const LeafArgs& a) {
+    constexpr auto step = BandEnd::Form::step;
+    return {{.form = step, .a = -a.ints[1], .high = a.s_kv}, {.form = step, .a = -a.ints[0], .high = a.s_kv}};
+  }
 };
 
 }  // namespace anymask

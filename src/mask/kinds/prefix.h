@@ -17,6 +17,7 @@ struct Prefix {
   static ANYMASK_HOST_DEVICE int64_t length(const LeafArgs& a) {
     return a.data[0] != nullptr ? *static_cast<const int64_t*>(a.data[0]) : a.ints[0];
   }
+  static BandEnds ends(const LeafArgs& a) { return {{}, {.low = a.ints[0], .high = a.ints[0]}}; }
 };
 
 }  // namespace anymask

@@ -20,6 +20,9 @@ struct Window {
     const int64_t p = q + a.shift;
     return clip(p - a.ints[0], p + a.ints[1] + 1, a.s_kv);
   }
+  static BandEnds ends(const LeafArgs& a) {
+    return {{.a = a.shift - a.ints[0], .high = a.s_kv}, {.a = a.shift + a.ints[1] + 1, .high = a.s_kv}};
+  }
 };
 
 }  // namespace anymask

@@ -91,6 +91,20 @@ T __shfl_up_sync(unsigned, T value, int lanes) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   return anymask::emulation::shuffle<false>("__shfl_up_sync", value, lane < lanes ? lane : lane - lanes);
 }
+template <bool maximum>
+int reduce_lanes(const char* name, int value) {
+  anymask::emulation::collective(name, &value, [](anymask::emulation::Lanes lanes) {
+    int all = *static_cast<const int*>(lanes[0]);
+    for (void* const lane : lanes) {
+      const int mine = *static_cast<const int*>(lane);
+      all = maximum ? std::max(all, mine) : std::min(all, mine);
+    }
+    for (void* const lane : lanes) *static_cast<int*>(lane) = all;
+  });
+  return value;
+}
+inline int __reduce_min_sync(unsigned, int value) { return reduce_lanes<false>("__reduce_min_sync", value); }
+inline int __reduce_max_sync(unsigned, int value) { return reduce_lanes<true>("__reduce_max_sync", value); }
 inline void __syncwarp() {
   anymask::emulation::collective("__syncwarp", nullptr, [](anymask::emulation::Lanes) {});
 }

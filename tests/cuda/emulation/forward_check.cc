@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "core/error.h"
 #include "cuda/emulation/host_plan.h"
 #include "cuda/emulation/launches.h"
+#include "cuda/launch/band.h"
 #include "cuda/launch/params.h"
+#include "mask/registry.h"
 
 namespace anymask::emulation {
 namespace {
@@ -117,13 +121,26 @@ const std::vector<ForwardCase>& forward_cases() {
 void launch_forward(const AttentionProblem& problem, const Mask& mask, const ForwardCase& c, int32_t tile_m,
                     const std::function<void(const AttentionParams&)>& launch) {
   if (problem.max_s_q == 0) return;
-  const HostPlan plan = make_host_plan(mask, problem, tile_m, c.fold, c.pieces);
   AttentionParams params = make_params(problem);
+  CudaTickets tickets;
+  std::memset(&tickets, 0xff, sizeof tickets);
+  params.tickets = &tickets;
+  if (c.band) {
+    const BoundMask bound = anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv);
+    const BandSource band(bound, problem, {.tile_m = tile_m, .fold = c.fold});
+    ASSERT_EQ(band.refusal(), "");
+    std::vector<uint64_t> block(band.bytes() / sizeof(uint64_t) + 2);
+    params.band = band.enqueue(block.data(), nullptr);
+    params.plan.tile_m = tile_m;
+    params.plan.fold = fold_of(c.fold);
+    launch(params);
+    EXPECT_NE(tickets.launch, params.launch);
+    return;
+  }
+  const HostPlan plan = make_host_plan(mask, problem, tile_m, c.fold, c.pieces);
   std::vector<CudaSequence> sequences(problem.sequences.size());
   params.sequences = enqueue_sequences(problem, sequences.data(), nullptr);
   params.plan = plan.view();
-  int32_t counter = 0;
-  params.work_counter = &counter;
   const size_t rows = static_cast<size_t>(plan.slots) * static_cast<size_t>(tile_m);
   std::vector<float> partial_out(rows * static_cast<size_t>(problem.d_v), NAN), partial_lse(rows, NAN);
   params.partial_out = partial_out.data();
@@ -133,27 +150,119 @@ void launch_forward(const AttentionProblem& problem, const Mask& mask, const For
   problem.dtype == DType::bf16 ? run_combine<__nv_bfloat16>(params) : run_combine<__half>(params);
 }
 
-void expect_close(const ForwardCase& c, DType dtype, const Forward& forward) {
+bool expect_close(const ForwardCase& c, DType dtype, const Forward& forward) {
   Call call(c.attention, {.dtype = dtype, .layout = c.layout, .bias_fp32 = dtype == DType::f16});
   if (c.q != 1) {
     std::mt19937_64 rng(3);
     call.q().fill(rng, c.q);
   }
+  if (c.mask) call.mask = *c.mask;
   if (c.scale != 0) call.problem.softmax_scale = c.scale;
   const Result exact = result_of(call, c.attention, true,
                                  [&](const AttentionProblem& p) { reference_backend().forward(p, call.mask, {}); });
   const Result naive = result_of(call, c.attention, false,
                                  [&](const AttentionProblem& p) { naive_backend().forward(p, call.mask, {}); });
   const double bit = std::ldexp(1.0, dtype == DType::bf16 ? -7 : -10), f32_bit = std::ldexp(1.0, -21);
+  const auto run = [&](bool band) {
+    ForwardCase now = c;
+    now.band = band;
+    return result_of(call, c.attention, false, [&](const AttentionProblem& p) { forward(p, call.mask, now); });
+  };
+  // Pieces are a plan's alone.
+  const BoundMask bound = anymask::bind(call.mask, call.problem.sequences, call.problem.h_q, call.problem.h_kv);
+  const bool band = c.pieces == 1 && BandSource(bound, call.problem, {.tile_m = 128, .fold = c.fold}).refusal().empty();
   for (const Schedule now : {Schedule::early, Schedule::late}) {
     SCOPED_TRACE(now == Schedule::early ? "early" : "late");
     schedule = now;
-    const Result got =
-        result_of(call, c.attention, false, [&](const AttentionProblem& p) { forward(p, call.mask, c); });
+    const Result got = run(false);
     EXPECT_LE(difference(got.out, exact.out), 2 * difference(naive.out, exact.out) + bit * scale_of(exact.out));
     EXPECT_LE(difference(got.lse, exact.lse), 2 * difference(naive.lse, exact.lse) + f32_bit * scale_of(exact.lse));
     EXPECT_TRUE(got.out.surroundings_untouched() && got.lse.surroundings_untouched());
+    if (!band) continue;
+    const Result again = run(true);
+    EXPECT_EQ(difference(again.out, got.out), 0);
+    EXPECT_EQ(difference(again.lse, got.lse), 0);
+    EXPECT_TRUE(again.out.surroundings_untouched() && again.lse.surroundings_untouched());
   }
+  return band;
+}
+
+const std::vector<ForwardCase>& band_cases() {
+  // More offsets than parameters hold.
+  static const std::string many = [] {
+    std::string text = "documents([0";
+    for (int i = 1; i <= 400; ++i) text += "," + std::to_string(i);
+    return text + "]) & window(2, 1)";
+  }();
+  static const std::vector<ForwardCase> list = {
+      {.attention = {.name = "prefix-lm", .mask = "causal | prefix(170)", .s_q = 400, .s_kv = 400}},
+      {.attention = {.name = "prefix-of-each",
+                     .mask = "causal & prefix(@n)",
+                     .b = 3,
+                     .s_q = 150,
+                     .s_kv = 300,
+                     .arrays = {{"n", false, {3}, {0, 130, 300}}}}},
+      {.attention = {.name = "chunked", .mask = "chunked(150) & causal", .s_q = 420, .s_kv = 420, .h_q = 2}},
+      {.attention = {.name = "keys", .mask = "keys(100, 270)", .s_q = 140, .s_kv = 400}},
+      {.attention = {.name = "positions", .mask = "causal & positions(150, 170)", .s_q = 333, .s_kv = 333}},
+      {.attention = {.name = "not-causal", .mask = "~causal", .s_q = 300, .s_kv = 300}},
+      {.attention =
+           {.name = "wide-window", .mask = "window(20, 200) & keys(3, 290)", .s_q = 64, .s_kv = 310, .h_q = 4}},
+      {.attention = {.name = "documents-of-rows",
+                     .mask = "documents([0, 100, 100, 200], [0, 7, 290, 310])",
+                     .s_q = 200,
+                     .s_kv = 310}},
+      {.attention = {.name = "documents-window",
+                     .mask = "documents([0, 1, 200, 263, 400]) & causal & window(60, 0)",
+                     .s_q = 400,
+                     .s_kv = 400}},
+      {.attention = {.name = "many-documents", .mask = many, .s_q = 400, .s_kv = 400}},
+      {.attention = {.name = "per-head",
+                     .mask = "per_head([causal, window(9, 9), full, none])",
+                     .s_q = 150,
+                     .s_kv = 150,
+                     .h_q = 4}},
+      {.attention = {.name = "top-left", .mask = "causal(align=\"top_left\")", .s_q = 300, .s_kv = 130}},
+      {.attention = {.name = "packed-equal",
+                     .mask = "causal & window(30, 0)",
+                     .s_q = 300,
+                     .s_kv = 300,
+                     .h_q = 2,
+                     .cu_seqlens_q = {0, 100, 200, 300},
+                     .cu_seqlens_kv = {0, 100, 200, 300}}},
+      {.attention = {.name = "packed-many",
+                     .mask = "causal & keys(1, 9)",
+                     .s_q = 300,
+                     .s_kv = 300,
+                     .h_q = 2,
+                     .cu_seqlens_q = {0,  1,   3,   6,   10,  15,  21,  28,  36,  45,  55,  66, 78,
+                                      91, 105, 120, 136, 153, 171, 190, 210, 231, 253, 276, 300}}},
+  };
+  return list;
+}
+
+ForwardCase random_band_case(uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  const auto pick = [&rng](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(rng);
+  };
+  ForwardCase c;
+  cases::AttentionCase& a = c.attention;
+  a.name = "random";
+  a.b = pick(1, 3);
+  a.s_q = pick(1, 300);
+  a.s_kv = pick(0, 3) == 0 ? a.s_q : pick(1, 400);
+  a.h_q = pick(1, 3) == 1 ? 4 : 2;
+  a.h_kv = pick(0, 1) == 0 ? a.h_q : a.h_q / 2;
+  a.sinks = pick(0, 3) == 0;
+  const ExampleShape shape{.s_q = a.s_q, .s_kv = a.s_kv, .batch = a.b, .h_q = a.h_q, .h_kv = a.h_kv};
+  const char* const kinds[] = {"full",      "none",   "causal",    "window", "keys",
+                               "positions", "prefix", "documents", "chunked"};
+  Mask mask = pick(0, 3) == 0 ? Mask::parse(cat("causal | prefix(", pick(0, a.s_kv), ")")) : Mask();
+  for (int64_t i = pick(1, 4); i > 0; --i) mask = mask & find_kind(kinds[pick(i == 1 ? 2 : 0, 8)])->random(rng, shape);
+  c.mask = mask;
+  a.mask = "full";
+  return c;
 }
 
 }  // namespace anymask::emulation

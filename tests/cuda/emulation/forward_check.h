@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "cpu/backward_case.h"
@@ -17,11 +18,18 @@ struct ForwardCase {
   double q = 1;      // q's deviation: large scores move the reference of the softmax again and again
   double scale = 0;  // 0: the usual one
   test::Layout layout = test::Layout::token_major;
+  std::optional<Mask> mask = std::nullopt;  // instead of the case's
+  bool band = false;                        // the mask as a band in the parameters, not as a plan
 };
 
 // What a pipeline can go wrong at: many tiles, rows of tiles that keep nothing, items of one tile beside long ones,
 // tiles that end past the last key, pieces, folded heads, packed sequences, every modifier.
 const std::vector<ForwardCase>& forward_cases();
+
+// Bands of every kind, alone and together, where they are cut and where they keep nothing.
+const std::vector<ForwardCase>& band_cases();
+// A random expression over kinds that make bands, random lengths and heads.
+ForwardCase random_band_case(uint64_t seed);
 
 // Calls `launch` with what launch/forward_call.cc hands a launcher, on the host's plan; merges pieces.
 void launch_forward(const AttentionProblem& problem, const Mask& mask, const ForwardCase& c, int32_t tile_m,
@@ -31,7 +39,8 @@ void launch_forward(const AttentionProblem& problem, const Mask& mask, const For
 using Forward = std::function<void(const AttentionProblem&, const Mask&, const ForwardCase&)>;
 
 // On both schedules, from outputs that begin as NaN. Bound: twice the naive computation's error, and what the type's
-// last bit is worth next to 1, twice.
-void expect_close(const ForwardCase& c, DType dtype, const Forward& forward);
+// last bit is worth next to 1, twice. Where the mask is a band, as a band too: the same bits as with a plan. Says
+// whether it was.
+bool expect_close(const ForwardCase& c, DType dtype, const Forward& forward);
 
 }  // namespace anymask::emulation

@@ -94,5 +94,21 @@ TEST(Sm80AttentionFwd, MatchesTheReferenceInSmallCases) {
   }
 }
 
+TEST(Sm80AttentionFwd, BandsMatchPlans) {
+  for (const emulation::ForwardCase& c : emulation::band_cases()) {
+    SCOPED_TRACE(c.attention.name);
+    EXPECT_TRUE(expect_close(c, DType::bf16, &forward));
+  }
+}
+
+TEST(Sm80AttentionFwd, RandomBandsMatchPlans) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    emulation::ForwardCase c = emulation::random_band_case(seed);
+    c.attention.d_qk = c.attention.d_v = seed % 2 == 0 ? 32 : 64;
+    SCOPED_TRACE(cat("seed ", seed, ": ", c.mask->str()));
+    expect_close(c, DType::f16, &forward);
+  }
+}
+
 }  // namespace
 }  // namespace anymask

@@ -32,9 +32,15 @@ void forward(const AttentionProblem& problem, const Mask& mask, const emulation:
     config.shape = sm90_forward_shape(++config.shape_index, false);
   }
   config.fold = c.fold;
-  emulation::launch_forward(problem, mask, c, config.shape.tile_m(), [&](const AttentionParams& params) {
+  emulation::ForwardCase now = c;
+  now.band &= config.shape.bands();
+  emulation::launch_forward(problem, mask, now, config.shape.tile_m(), [&](const AttentionParams& params) {
     launch_sm90_attention_fwd(params, config, device, nullptr);
   });
+}
+
+void on_usual_shape(const AttentionProblem& problem, const Mask& mask, const emulation::ForwardCase& c) {
+  forward(problem, mask, c, false);
 }
 
 struct Types {
@@ -151,6 +157,25 @@ TEST(Sm90AttentionFwd, MatchesTheReferenceInSmallCases) {
                             [](const AttentionProblem& p, const Mask& mask, const emulation::ForwardCase& on) {
                               forward(p, mask, on, false);
                             });
+  }
+}
+
+TEST(Sm90AttentionFwd, BandsMatchPlans) {
+  for (emulation::ForwardCase c : emulation::band_cases()) {
+    SCOPED_TRACE(c.attention.name);
+    c.attention.d_qk = c.attention.d_v = 128;
+    EXPECT_TRUE(expect_close(c, DType::bf16, &on_usual_shape));
+    c.attention.d_qk = c.attention.d_v = 256;  // steps of half a tile
+    expect_close(c, DType::bf16, &on_usual_shape);
+  }
+}
+
+TEST(Sm90AttentionFwd, RandomBandsMatchPlans) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    emulation::ForwardCase c = emulation::random_band_case(seed);
+    c.attention.d_qk = c.attention.d_v = seed % 2 == 0 ? 96 : 128;
+    SCOPED_TRACE(cat("seed ", seed, ": ", c.mask->str()));
+    expect_close(c, DType::f16, &on_usual_shape);
   }
 }
 

@@ -1,0 +1,221 @@
+#include "cuda/launch/band.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "cuda/launch/params.h"
+#include "cuda/launch/plan_build.h"
+#include "cuda/plan/split.h"
+#include "cuda/plan/upload.h"
+#include "mask/plane_code.h"
+
+namespace anymask {
+namespace {
+
+constexpr uint32_t max_levels = 2;
+constexpr int64_t max_tokens = int64_t{1} << 29;  // of a sequence: sums of two fit 32 bits
+constexpr int64_t most = std::numeric_limits<int32_t>::max();
+// Rows of tiles that are put in order by their cost; more of them go from the last to the first, whatever they cost.
+constexpr int64_t max_ordered = 256;
+
+// Values beyond what any row or key is say no more than this one.
+int32_t narrow(int64_t x) { return static_cast<int32_t>(std::clamp<int64_t>(x, -max_tokens, max_tokens)); }
+
+std::string why_no_band(const BoundMask& mask) {
+  for (const PlaneMask& plane : mask.planes) {
+    const PlaneMask::Code& code = plane.code();
+    if (plane.unread()) return "arrays of the mask lie on the device, where plans are made";
+    if (!code.band) return "a row may keep more than one interval of keys, or one that moves backward";
+    if (code.stack > max_levels)
+      return cat("the expression needs ", code.stack, " levels of evaluation; without a plan it may need ", max_levels);
+    if (code.leaves.size() > std::numeric_limits<uint16_t>::max() ||
+        !std::all_of(code.leaves.begin(), code.leaves.end(), [](const auto& leaf) { return leaf->ops->ends; }))
+      return "a kind of mask does not say where its rows end in a form that kernels read";
+    if (plane.s_q > max_tokens || plane.s_kv > max_tokens) return "sequences have more than 2^29 tokens";
+  }
+  return {};
+}
+
+// Rows of tiles by falling cost, from the last to the first among equals; nothing where that is the order anyway.
+std::vector<uint16_t> order_of(const PlaneMask& plane, int64_t tokens) {
+  const int64_t count = (plane.s_q + tokens - 1) / tokens;
+  if (count > max_ordered) return {};
+  std::vector<int64_t> tiles(static_cast<size_t>(count));
+  for (int64_t m = 0; m < count; ++m) {
+    const Interval first = plane.interval(m * tokens), last = plane.interval(std::min((m + 1) * tokens, plane.s_q) - 1);
+    tiles[static_cast<size_t>(m)] =
+        first.begin >= last.end ? 0 : (last.end + plan_tile_n - 1) / plan_tile_n - first.begin / plan_tile_n;
+  }
+  if (std::is_sorted(tiles.begin(), tiles.end())) return {};
+  std::vector<uint16_t> order(tiles.size());
+  std::iota(order.rbegin(), order.rend(), uint16_t{0});
+  std::stable_sort(order.begin(), order.end(), [&tiles](uint16_t a, uint16_t b) { return tiles[a] > tiles[b]; });
+  return order;
+}
+
+}  // namespace
+
+BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape, bool reads)
+    : refusal_(reads ? why_no_band(mask) : "three warpgroups leave the kernel no registers to evaluate rows with") {
+  const int64_t fold = shape.fold, tokens = shape.tile_m / fold, heads = problem.h_q / fold;
+  if (!refusal_.empty()) return;
+
+  std::vector<PlaneUse> uses;
+  for (const PlaneMask& plane : mask.planes) uses.push_back({0, (plane.s_kv + plan_tile_n - 1) / plan_tile_n});
+  int64_t items = 0;
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    items += (problem.sequences[s].s_q + tokens - 1) / tokens * heads;
+    for (int64_t head = 0; head < heads; ++head)
+      ++uses[static_cast<size_t>(mask.plane(static_cast<int64_t>(s), head * fold))].pairs;
+  }
+  if (items > most / 2 || static_cast<int64_t>(problem.sequences.size()) * heads > most / 2) {
+    refusal_ = "there are more than 2^30 items";
+  } else if (!never_split(mask, uses, items, shape)) {
+    refusal_ = cat("long rows are cut into pieces for ", shape.parallelism, " blocks");
+  }
+  if (!refusal_.empty()) return;
+
+  band_.present = 1;
+  band_.num_items = static_cast<int32_t>(items);
+  band_.heads = static_cast<int32_t>(heads);
+  block_.resize(16);  // offset 0 is none
+  add_planes(mask);
+  // Heads of a fold share their planes.
+  band_.plane_heads = mask.heads == 1 ? 1 : static_cast<int32_t>(heads);
+  if (mask.planes.size() > 1) {
+    std::vector<int32_t> plane_of;
+    for (size_t s = 0; s < problem.sequences.size(); ++s) {
+      for (int32_t head = 0; head < band_.plane_heads; ++head)
+        plane_of.push_back(mask.plane(static_cast<int64_t>(s), head * fold));
+    }
+    band_.plane_of = append(plane_of);
+  }
+  add_sections(problem, mask, tokens, fold);
+  if (block_.size() > std::numeric_limits<uint32_t>::max()) refusal_ = "arguments of the mask take more than 4 GB";
+}
+
+template <class T>
+uint32_t BandSource::append(const std::vector<T>& values) {
+  const size_t at = block_.size(), bytes = values.size() * sizeof(T);
+  block_.resize(at + (bytes + 15) / 16 * 16);
+  if (bytes > 0) std::memcpy(block_.data() + at, values.data(), bytes);
+  return static_cast<uint32_t>(at);
+}
+
+void BandSource::add_planes(const BoundMask& mask) {
+  std::vector<BandPlane> planes;
+  std::vector<BandStep> steps;
+  std::vector<BandLeaf> leaves;
+  std::map<std::pair<const int64_t*, int64_t>, uint32_t> known;  // arrays, which ends share
+  const auto array = [&](const int64_t* from, int64_t count) {
+    const auto [found, inserted] = known.try_emplace({from, count}, 0);
+    if (inserted) {
+      std::vector<int32_t> values;
+      for (int64_t i = 0; i < count; ++i) values.push_back(narrow(from[i]));
+      found->second = append(values);
+    }
+    return found->second;
+  };
+  const auto term = [&](const BandEnd& end) {
+    BandTerm out{static_cast<int32_t>(end.form),
+                 narrow(end.a),
+                 narrow(end.size),
+                 narrow(end.low),
+                 narrow(end.high),
+                 0,
+                 0,
+                 narrow(end.n)};
+    if (end.form == BandEnd::Form::stretch) {
+      out.rows = array(end.rows, end.n + 1);
+      out.values = array(end.values, end.n);
+    }
+    return out;
+  };
+  for (const PlaneMask& plane : mask.planes) {
+    BandPlane out{};
+    out.s_q = static_cast<int32_t>(plane.s_q);
+    out.s_kv = static_cast<int32_t>(plane.s_kv);
+    out.first_step = static_cast<int32_t>(steps.size());
+    out.first_leaf = static_cast<int32_t>(leaves.size());
+    for (const PlaneStep& step : plane.code().steps) {
+      if (step.step == Step::skip_if_empty || step.step == Step::skip_if_full) continue;
+      steps.push_back({static_cast<uint8_t>(step.step), step.from_begin, static_cast<uint16_t>(step.at)});
+    }
+    out.num_steps = static_cast<int32_t>(steps.size()) - out.first_step;
+    for (const auto& bound : plane.code().leaves) {
+      const BandEnds ends = bound->ops->ends(bound->args);
+      leaves.push_back({term(ends.begin), term(ends.end)});
+    }
+    planes.push_back(out);
+  }
+  band_.planes = append(planes);
+  band_.steps = append(steps);
+  band_.leaves = append(leaves);
+}
+
+void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold) {
+  const std::vector<Sequence>& sequences = problem.sequences;
+  const int64_t group = std::max<int64_t>(problem.group() / fold, 1);
+  const auto bytes_of = [&](const Sequence& s) {  // K and V of one kv head
+    return 2.0 * static_cast<double>((problem.d_qk + problem.d_v) * s.s_kv);
+  };
+  const auto pairs_of = [&](const Sequence& s, int64_t pairs) {
+    const double kv_heads = std::clamp(section_bytes / std::max(bytes_of(s), 1.0), 1.0, static_cast<double>(pairs));
+    return std::clamp<int64_t>(static_cast<int64_t>(kv_heads) * group, 1, std::max<int64_t>(pairs, 1));
+  };
+  const auto same = [&](const Sequence& s) { return s.s_q == sequences[0].s_q && s.s_kv == sequences[0].s_kv; };
+  if (!uniform_sequences(problem)) band_.sequences = append(cuda_sequences(problem));
+  if (sequences.empty()) return;
+  if (std::all_of(sequences.begin(), sequences.end(), same)) {
+    band_.m_blocks = static_cast<int32_t>((sequences[0].s_q + tokens - 1) / tokens);
+    band_.pairs = static_cast<int32_t>(static_cast<int64_t>(sequences.size()) * band_.heads);
+    band_.pairs_per_section = static_cast<int32_t>(pairs_of(sequences[0], band_.pairs));
+    if (mask.planes.size() == 1) {
+      const std::vector<uint16_t> order = order_of(mask.planes[0], tokens);
+      if (!order.empty()) band_.order = append(order);
+    }
+    return;
+  }
+  // Sequences with most pairs come first.
+  std::vector<int32_t> order(sequences.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto size = [&](int32_t s) {
+    const Sequence& of = sequences[static_cast<size_t>(s)];
+    return static_cast<double>(of.s_q) * static_cast<double>(of.s_kv);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return size(a) > size(b); });
+  std::vector<BandSection> sections;
+  int32_t item = 0;
+  for (const int32_t s : order) {
+    const auto blocks = static_cast<int32_t>((sequences[static_cast<size_t>(s)].s_q + tokens - 1) / tokens);
+    if (blocks == 0) continue;
+    const auto step = static_cast<int32_t>(pairs_of(sequences[static_cast<size_t>(s)], band_.heads));
+    for (int32_t head = 0; head < band_.heads; head += step) {
+      const int32_t heads = std::min(step, band_.heads - head);
+      sections.push_back({item, s, head, heads, blocks});
+      item += heads * blocks;
+    }
+  }
+  band_.num_sections = static_cast<int32_t>(sections.size());
+  band_.sections = append(sections);
+}
+
+size_t BandSource::bytes() const { return block_.size() <= CudaBand::inline_bytes ? 0 : block_.size(); }
+
+CudaBand BandSource::enqueue(void* memory, cudaStream_t stream) const {
+  CudaBand band = band_;
+  if (bytes() == 0) {
+    std::memcpy(band.bytes, block_.data(), block_.size());
+  } else {
+    upload_plan(block_, memory, stream);
+    band.data = static_cast<const std::byte*>(memory);
+  }
+  return band;
+}
+
+}  // namespace anymask

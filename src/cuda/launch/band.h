@@ -1,0 +1,41 @@
+// A bound mask as a band in a kernel's parameters (cuda/band_params.h), where it is one: then a call needs no plan.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "cuda/attention_params.h"
+#include "cuda/launch/kernel.h"
+#include "mask/bound_mask.h"
+
+namespace anymask {
+
+class BandSource {
+ public:
+  // Items count query heads, shape.fold at a time. Nothing is enqueued; the mask is not needed later.
+  // `reads`: whether the kernel reads bands at all.
+  BandSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape, bool reads = true);
+
+  // Why the call needs a plan; empty: it does not, and only then is the rest of any use.
+  const std::string& refusal() const { return refusal_; }
+  int64_t max_items() const { return band_.num_items; }
+  size_t bytes() const;  // of device memory, a multiple of 16; 0: everything lies in the parameters
+  // Enqueues what fills `memory` (bytes() long, 16-byte aligned), where that is more than nothing.
+  CudaBand enqueue(void* memory, cudaStream_t stream) const;
+
+ private:
+  template <class T>
+  uint32_t append(const std::vector<T>& values);
+  void add_planes(const BoundMask& mask);
+  void add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold);
+
+  CudaBand band_{};
+  std::vector<std::byte> block_;
+  std::string refusal_;
+};
+
+}  // namespace anymask
