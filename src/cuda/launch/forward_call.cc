@@ -16,20 +16,16 @@ PlanShape ForwardKernel::plan_shape() const { return sm90 ? anymask::plan_shape(
 
 namespace {
 
-// Why the portable kernel takes a call that sm90_attention_fwd could compute (docs/notes/bands.md).
-Support worth_sm90(const AttentionProblem& problem, bool band, const CudaDevice& device) {
+// Why the portable kernel takes a call that sm90_attention_fwd could compute (docs/notes/bands.md). The mask has no
+// say: one mask said in two ways gives one result, to the bit.
+Support worth_sm90(const AttentionProblem& problem, const CudaDevice& device) {
   const int64_t head_dim = std::max(problem.d_qk, problem.d_v);
   if (head_dim <= 16)
     return {false, cat("head dims of ", head_dim, " would be padded to 64, and sm80_attention_fwd has a shape for 16")};
-  if (!band || head_dim > 64 || problem.max_s_kv > 1024) return {};
+  if (head_dim > 64 || problem.max_s_kv > 1024) return {};
   const Sm80ForwardConfig portable = choose_sm80_attention_fwd(problem, device);
   if (count_items(problem, portable.shape.tile_m()) > int64_t{device.num_sms} * portable.blocks_per_sm) return {};
-  return {false, "so small a call of a band mask is done in one wave of sm80_attention_fwd, without a plan"};
-}
-
-bool is_band(const BoundMask& mask) {
-  return std::all_of(mask.planes.begin(), mask.planes.end(),
-                     [](const PlaneMask& plane) { return plane.is_band() && !plane.unread(); });
+  return {false, "so small a call is done in one wave of sm80_attention_fwd"};
 }
 
 }  // namespace
@@ -37,7 +33,7 @@ bool is_band(const BoundMask& mask) {
 ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const BoundMask& mask, const CudaDevice& device) {
   ForwardKernel kernel;
   kernel.sm90_support = sm90_attention_fwd_supports(problem, device);
-  if (kernel.sm90_support.yes) kernel.sm90_support = worth_sm90(problem, is_band(mask), device);
+  if (kernel.sm90_support.yes) kernel.sm90_support = worth_sm90(problem, device);
   if (kernel.sm90_support.yes) {
     kernel.sm90 = choose_sm90_attention_fwd(problem, mask_facts(mask, problem.group()), device);
   } else {
