@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -362,7 +363,9 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
             low, _, high = statistics.quantiles(ms, n=4)
             tflops = flops / median / 1e9
             kernel = ours.kernel(direction == "bwd") if one.name == "anymask" else one.name
-            line = {"suite": "gpu-" + case.suite, "case": case.name, "who": one.name, "backend": "cuda",
+            # Kernels of older devices, chosen by this variable (docs/cuda.md), are a suite of their own.
+            device = "gpu" + os.environ.get("ANYMASK_CUDA_CAPABILITY", "").replace(".", "")
+            line = {"suite": f"{device}-{case.suite}", "case": case.name, "who": one.name, "backend": "cuda",
                     "kernel": kernel, "direction": direction, "dtype": str(case.dtype).split(".")[1],
                     "ms": round(median, 6), "spread": round((high - low) / median, 4),
                     "tflops": round(tflops, 3), "share": round(tflops / about["peak"], 4),

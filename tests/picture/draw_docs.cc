@@ -196,10 +196,13 @@ int run(const fs::path& docs, bool check_only) {
     if (!(file << bytes).flush()) throw std::runtime_error("cannot write " + (docs / name).string());
     std::printf("%s\n", (docs / name).c_str());
   }
-  // A kind that is gone leaves no picture behind.
+  // A kind that is gone leaves no picture behind. Pictures of examples, of results and of the design are kept by
+  // tests/python/test_examples.py, scripts/plot_results.py and hand.
   if (fs::exists(docs / "pictures")) {
     for (const auto& entry : fs::directory_iterator(docs / "pictures")) {
-      if (files.contains("pictures/" + entry.path().filename().string())) continue;
+      const std::string name = entry.path().filename().string();
+      const bool others = name.starts_with("example-") || name.starts_with("performance") || name == "spine.svg";
+      if (others || files.contains("pictures/" + name)) continue;
       ++stale;
       std::printf("%s is drawn by nothing: remove it\n", entry.path().c_str());
     }
