@@ -137,7 +137,7 @@ def topk_case(
         if candidates is not None:
             allowed = candidates[..., rows, :]
         found = torch.where(allowed, wide.double(), -math.inf)
-        order = found.argsort(-1, descending=True, stable=True)[..., :window]
+        order = found.argsort(dim=-1, descending=True, stable=True)[..., :window]
         kept = torch.zeros_like(found, dtype=torch.bool).scatter_(-1, order, True)
         return per_q_head(kept & found.isfinite())
 

@@ -88,8 +88,17 @@ def test_a_fork_computes() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+# What a shell starts in the background ignores SIGINT, and hands that down.
+LISTENING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
 def test_ctrl_c_between_calls() -> None:
-    program = """
+    program = (
+        LISTENING
+        + """
 import anymask as am, numpy as np
 x = np.zeros((1, 256, 2, 64), np.float32)
 print("go", flush=True)
@@ -99,6 +108,7 @@ try:
 except KeyboardInterrupt:
     print("stopped")
 """
+    )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
@@ -108,8 +118,10 @@ except KeyboardInterrupt:
 
 
 # Inputs of one row seen as many: minutes of work in little memory, and out= keeps the allocation out of the time.
-LONG = """
-import signal, threading, time
+LONG = (
+    LISTENING
+    + """
+import threading, time
 import anymask as am, numpy as np
 row = np.full((1, 1, 1, 128), 0.01, np.float32)
 x = np.broadcast_to(row, (1, 1 << 16, 1, 128))
@@ -118,6 +130,7 @@ lse = np.full((1, 1, 1 << 16), 11.0, np.float32)
 small = np.ones((1, 64, 2, 16), np.float32)
 want = am.attention(small, small, small, "causal")
 """
+)
 
 
 def interrupted(program: str, within: float = 30) -> str:
