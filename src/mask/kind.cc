@@ -34,7 +34,9 @@ bool LeafArguments::is_number(size_t argument) const {
 }
 
 const Array* LeafArguments::array(size_t argument) const {
-  return takes_array(row_.kind.arguments[argument].type, integer(argument)) ? arrays_ + array_index(argument) : nullptr;
+  const ArgumentType type = row_.kind.arguments[argument].type;
+  if (width(type) == 0) return nullptr;  // an operand, for which no integer stands
+  return takes_array(type, integer(argument)) ? arrays_ + array_index(argument) : nullptr;
 }
 
 size_t LeafArguments::slot(size_t argument) const {
@@ -47,6 +49,7 @@ size_t LeafArguments::array_index(size_t argument) const {
   size_t at = 0, index = 0;
   for (size_t i = 0; i < argument; ++i) {
     const ArgumentType type = row_.kind.arguments[i].type;
+    if (width(type) == 0) continue;
     index += takes_array(type, ints_[at]);
     at += width(type);
   }
