@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "mask/bound_mask.h"
+#include "mask/kinds/bias_leaf.h"
 #include "mask/select_kernels.h"
 
 namespace anymask {
@@ -18,7 +19,7 @@ class Selector {
 
   Selector(const TensorView& bias, int64_t s_q, int64_t window, const PlaneMask* among)
       : bias_(bias), s_q_(s_q), s_kv_(bias.shape[1]), window_(std::min(window, s_kv_)), among_(among) {
-    infinity_ = static_cast<Code>(bias.dtype == DType::f32 ? 0x7f800000 : bias.dtype == DType::f16 ? 0x7c00 : 0x7f80);
+    infinity_ = static_cast<Code>(infinity_code(bias.dtype));
     codes_.resize(static_cast<size_t>(select_padded(s_kv_)));
   }
 

@@ -20,7 +20,7 @@ inline int64_t select_padded(int64_t count) { return (count + select_block - 1) 
 template <class T>
 struct SelectKernels {
   using Code = std::make_signed_t<T>;
-  // Codes as Topk::code gives them; NaN becomes -infinity.
+  // Codes as BiasCodes::code gives them; NaN becomes -infinity.
   void (*encode)(const T* values, int64_t count, Code infinity, Code* codes);
   int64_t (*count_above)(const Code* codes, int64_t size, Code than);
   int64_t (*count_equal)(const Code* codes, int64_t size, Code to);

@@ -3,8 +3,7 @@
 #include <cmath>
 
 #include "mask/bound_mask.h"
-#include "mask/kind.h"
-#include "mask/kinds/random_arguments.h"
+#include "mask/kinds/bias_leaf.h"
 #include "mask/select.h"
 
 namespace anymask {
@@ -13,18 +12,12 @@ namespace {
 enum : size_t { bias, window };  // places of the arguments; the third is the operand
 
 void check(const LeafArguments& in) {
-  require_rank(in, bias, {2, 4}, "[s_q or 1, s_kv], or 4-d with [b or 1, heads or 1] before it");
-  const DType type = in.array(bias)->view.dtype;
-  if (!is_floating(type) || type == DType::f64) {
-    fail_invalid(where(in, bias), " has type ", name_of(type), "; expected float32, float16 or bfloat16: convert it");
-  }
+  check_bias(in, bias);
   if (in.integer(window) < 0) {
     fail_invalid("topk: window is ", in.integer(window),
                  "; expected 0 or more: it counts the keys a row keeps, of which there may be fewer");
   }
 }
-
-int32_t infinity_of(DType type) { return type == DType::f32 ? 0x7f800000 : type == DType::f16 ? 0x7c00 : 0x7f80; }
 
 // Where the bias lies on a device its rows are selected there, before anyone evaluates the leaf
 // (src/cuda/kernels/topk_select.cuh).
@@ -42,16 +35,10 @@ void select_on_device(const LeafArguments& in, const TensorView& view, const Pla
 }
 
 void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
-  const TensorView view = require_plane(in, bias, plane, plane.s_q, plane.s_kv, "[s_q or 1, s_kv]");
+  const TensorView view = bind_bias(in, bias, plane, leaf);
   if (plane.s_kv > INT32_MAX) {
     fail_unsupported("topk: ", plane.s_kv, " keys; expected fewer than 2^31: call it for pieces of the sequence");
   }
-  const int32_t infinity = infinity_of(view.dtype);
-  leaf.args.ints[0] = infinity;
-  leaf.args.data[0] = view.data;
-  leaf.args.size[0] = size_of(view.dtype);
-  leaf.args.stride[0][0] = view.stride[0];
-  leaf.args.stride[0][1] = view.stride[1];
   if (on_device(in)) return select_on_device(in, view, plane, leaf);
   if (plane.operand != nullptr && plane.operand->unread()) {
     fail_invalid(where(in, bias), " is on the CPU and arrays of `among` are on a CUDA device; who selects reads both: ",
@@ -85,26 +72,16 @@ LeafOps ops() {
 }
 
 Mask random(std::mt19937_64& rng, const ExampleShape& shape) {
-  std::vector<int64_t> axes;
-  const int64_t planes = example::plane_axes(rng, shape, axes);
-  axes.push_back(example::rows_or_one(rng, shape.s_q));
-  axes.push_back(shape.s_kv);
-  const DType type = std::array{DType::f32, DType::f16, DType::bf16}[example::pick(rng, 0, 2)];
   // From every value its own to all alike: ties are the common case.
   const int64_t distinct = std::array{int64_t{1} << 20, int64_t{40}, int64_t{3}, int64_t{0}}[example::pick(rng, 0, 3)];
   const double unit = distinct > 1000 ? 1e-4 : 0.25;
   const int64_t specials = example::chance(rng, 2) ? 8 : int64_t{1} << 40;
-  std::vector<float> values;
-  std::vector<uint16_t> narrow;
-  for (int64_t i = 0; i < planes * axes[axes.size() - 2] * axes.back(); ++i) {
+  const Array array = example::bias(rng, shape, [&] {
     const float special[] = {NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-40f, -1e-40f, 6e-8f, -6e-8f};
-    values.push_back(example::chance(rng, specials)
-                         ? special[example::pick(rng, 0, 9)]
-                         : static_cast<float>(static_cast<double>(example::pick(rng, -distinct, distinct)) * unit));
-    narrow.push_back(type == DType::f16 ? f32_to_f16(values.back()) : f32_to_bf16(values.back()));
-  }
-  const Array array = type == DType::f32 ? example::arrange(rng, type, axes, values.data())
-                                         : example::arrange(rng, type, axes, narrow.data());
+    return example::chance(rng, specials)
+               ? special[example::pick(rng, 0, 9)]
+               : static_cast<float>(static_cast<double>(example::pick(rng, -distinct, distinct)) * unit);
+  });
   const int64_t edges[] = {0, 1, max_of(shape.s_kv - 1, 0), shape.s_kv, shape.s_kv + 3};
   const int64_t count =
       example::chance(rng, 2) ? edges[example::pick(rng, 0, 4)] : example::pick(rng, 0, max_of(shape.s_kv / 2, 1));
@@ -123,8 +100,7 @@ KindRow topk_kind() {
   return {
       .kind = {.op = Op::topk,
                .name = "topk",
-               .arguments = {{"bias", ArgumentType::array, true, "",
-                              "[s_q or 1, s_kv] float32, float16 or bfloat16, or with [b or 1, heads or 1] before it"},
+               .arguments = {{"bias", ArgumentType::array, true, "", bias_shapes},
                              {"window", ArgumentType::integer, true, "", "how many keys a row keeps at most"},
                              {"among", ArgumentType::mask, false, "", "the candidates; all keys unless given"}},
                .keeps = "kv is among the window largest biases of the row's candidates; ties keep the lower key, NaN "
