@@ -125,7 +125,7 @@ def topk_case(
         "given": (None, torch.rand(q.shape[0], 1, s, s, device=bench.device) < 0.7),
     }[mask_kind]
     if among is None:
-        among = am.dense(candidates.cpu())
+        among = am.dense(candidates)
 
     def per_q_head(x: torch.Tensor) -> torch.Tensor:
         return x.repeat_interleave(group, 1) if x.shape[1] not in (1, q.shape[2]) else x
@@ -143,22 +143,18 @@ def topk_case(
 
     ours: dict[str, float | None] = dict.fromkeys(("mask", "fwd", "total"))
     note = ""
-    topk = getattr(am, "topk", None)
-    if topk is None:
-        note = "am.topk is not built yet"
-    else:
-        try:
-            mask = topk(bias, window, among)
-            out = am.attention(q, k, v, mask, bias=bias)
-            if bench.right(case, "anymask", out, qkv, keep, bias):
-                runs: list[Run] = [lambda: topk(bias, window, among), lambda: am.attention(q, k, v, mask, bias=bias),
-                                   lambda: am.attention(q, k, v, topk(bias, window, among), bias=bias)]
-                for part, ms in zip(ours, measuring.timed(runs, bench.device, bench.seconds), strict=True):
-                    ours[part] = bench.write("topk", case, "anymask", part, ms)
-            else:
-                note = "wrong"
-        except NotImplementedError as refusal:
-            note = str(refusal)
+    try:
+        mask = am.topk(bias, window, among)
+        out = am.attention(q, k, v, mask, bias=bias)
+        if bench.right(case, "anymask", out, qkv, keep, bias):
+            runs: list[Run] = [lambda: am.topk(bias, window, among), lambda: am.attention(q, k, v, mask, bias=bias),
+                               lambda: am.attention(q, k, v, am.topk(bias, window, among), bias=bias)]
+            for part, ms in zip(ours, measuring.timed(runs, bench.device, bench.seconds), strict=True):
+                ours[part] = bench.write("topk", case, "anymask", part, ms)
+        else:
+            note = "wrong"
+    except NotImplementedError as refusal:
+        note = str(refusal)
     if note:
         bench.write("topk", case, "anymask", "total", None, note)
 
