@@ -10,6 +10,8 @@
 #include <random>
 #include <thread>
 
+#include "cuda/captured.h"
+
 namespace {
 
 using namespace anymask;
@@ -147,30 +149,22 @@ TEST_F(Attention, SpellingsAgree) {
 TEST_F(Attention, GraphsReplay) {
   const Options options = {.mask = causal() & documents({0, 100, 200, s})};
   const Memory workspace(workspace_for(options, Direction::forward));
-  cudaStream_t stream;
-  ASSERT_CUDA(cudaStreamCreate(&stream));
-  const Context context = {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
-  cudaGraph_t graph;
-  cudaGraphExec_t ready;
-  ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  forward(options, context);
-  ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
-  ASSERT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+  Context context = {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
+  const Captured call([&](cudaStream_t stream) {
+    context.stream = stream;
+    forward(options, context);
+  });
   for (int repeat = 0; repeat < 3; ++repeat) {
     q.write(random_bf16(q.bytes() / 2, 100 + static_cast<uint32_t>(repeat)));
     workspace.poison();
     out.poison();
-    ASSERT_CUDA(cudaGraphLaunch(ready, stream));
-    ASSERT_CUDA(cudaStreamSynchronize(stream));
+    call.replay();
     const std::vector<uint16_t> replayed = out.read();
     out.poison();
     forward(options, context);
-    ASSERT_CUDA(cudaStreamSynchronize(stream));
+    ASSERT_CUDA(cudaStreamSynchronize(call.stream()));
     EXPECT_EQ(replayed, out.read()) << "repeat " << repeat;
   }
-  cudaGraphExecDestroy(ready);
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(stream);
 }
 
 // What a mask reads of device memory: int32 numbers, or bytes.
@@ -232,18 +226,13 @@ TEST_F(Attention, ArraysOnTheDevice) {
     const Options options = {.mask = there[i]};
     const Memory workspace(std::max(workspace_for(options, Direction::forward, context),
                                     workspace_for(options, Direction::backward, context)));
-    cudaStream_t stream;
-    ASSERT_CUDA(cudaStreamCreate(&stream));
-    context.stream = stream;
     context.workspace = workspace.data();
     context.workspace_bytes = workspace.bytes();
-    cudaGraph_t graph;
-    cudaGraphExec_t ready;
-    ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    forward(options, context);
-    backward(options, context);
-    ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
-    ASSERT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
+    const Captured calls([&](cudaStream_t stream) {
+      context.stream = stream;
+      forward(options, context);
+      backward(options, context);
+    });
     const auto results = [this] {
       std::vector<std::vector<uint16_t>> read;
       for (const Memory* memory : {&out, &lse, &dq, &dk, &dv}) read.push_back(memory->read());
@@ -256,8 +245,7 @@ TEST_F(Attention, ArraysOnTheDevice) {
     for (Contents& c : contents) {
       cu.write(c.cu), up.write(c.up), kept.write(c.kept), map.write(c.map);
       poison();
-      ASSERT_CUDA(cudaGraphLaunch(ready, stream));
-      ASSERT_CUDA(cudaStreamSynchronize(stream));
+      calls.replay();
       const auto replayed = results();
       const Mask here = masks(Tensor(c.cu, {7}), Tensor(c.up, {100}), Tensor(c.kept.data(), DType::boolean, {s, s}),
                               Tensor(c.map.data(), DType::boolean, {6, 6}))[i];
@@ -270,7 +258,7 @@ TEST_F(Attention, ArraysOnTheDevice) {
       poison();
       forward(on_host, again);
       backward(on_host, again);
-      ASSERT_CUDA(cudaStreamSynchronize(stream));
+      ASSERT_CUDA(cudaStreamSynchronize(calls.stream()));
       ASSERT_EQ(replayed, results()) << "mask " << i;
     }
     // Looked at on the host, it is what the array holds now.
@@ -280,9 +268,6 @@ TEST_F(Attention, ArraysOnTheDevice) {
                     Tensor(contents.back().map.data(), DType::boolean, {6, 6}))[i]
                   .count({.s_q = s, .s_kv = s})
                   .kept);
-    cudaGraphExecDestroy(ready);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
   }
 }
 
@@ -296,22 +281,14 @@ TEST_F(Attention, BandsAreOneLaunch) {
                                    keys(3, 200),
                                    chunked(64),
                                    causal() & documents({0, 100, 101, s})};
-  cudaStream_t stream;
-  ASSERT_CUDA(cudaStreamCreate(&stream));
   for (const Mask& mask : bands) {
     const Options options = {.mask = mask};
     const Memory workspace(workspace_for(options, Direction::forward));
-    const Context context = {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
-    cudaGraph_t graph;
-    ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    forward(options, context);
-    ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
-    size_t nodes = 0;
-    ASSERT_CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
-    EXPECT_EQ(nodes, 1u) << mask.str();
-    cudaGraphDestroy(graph);
+    const Captured call([&](cudaStream_t stream) {
+      forward(options, {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+    });
+    EXPECT_EQ(call.nodes(), 1u) << mask.str();
   }
-  cudaStreamDestroy(stream);
 }
 
 // More items than blocks: tickets are drawn, from memory that holds anything, and again in each replay. Of head dims
@@ -327,37 +304,26 @@ TEST_F(Attention, TicketsSurviveReplays) {
     const Options options = {.mask = causal()};
     const Memory workspace(workspace_bytes(tensor(many_q, h_q), tensor(many_k, h_kv), tensor(many_k, h_kv), options, {},
                                            Direction::forward));
-    cudaStream_t stream;
-    ASSERT_CUDA(cudaStreamCreate(&stream));
-    const Context context = {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()};
-    const auto run = [&] {
+    const auto run = [&](cudaStream_t stream) {
       attention_forward(tensor(many_q, h_q), tensor(many_k, h_kv), tensor(many_k, h_kv), tensor(many_out, h_q), {},
-                        options, context);
+                        options,
+                        {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
     };
-    run();
-    ASSERT_CUDA(cudaStreamSynchronize(stream));
+    run(nullptr);
+    ASSERT_CUDA(cudaDeviceSynchronize());
     const std::vector<uint16_t> expected = many_out.read();
-    cudaGraph_t graph;
-    cudaGraphExec_t ready;
-    ASSERT_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < 3; ++i) run();
-    ASSERT_CUDA(cudaStreamEndCapture(stream, &graph));
-    size_t nodes = 0;
-    ASSERT_CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
+    const Captured calls([&](cudaStream_t stream) {
+      for (int i = 0; i < 3; ++i) run(stream);
+    });
     if (width == 128) {
-      EXPECT_EQ(nodes, 3u);
+      EXPECT_EQ(calls.nodes(), 3u);
     }
-    ASSERT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
     for (int repeat = 0; repeat < 20; ++repeat) {
       many_out.poison();
       if (repeat % 2 == 0) workspace.poison();
-      ASSERT_CUDA(cudaGraphLaunch(ready, stream));
-      ASSERT_CUDA(cudaStreamSynchronize(stream));
+      calls.replay();
       ASSERT_EQ(many_out.read(), expected) << "repeat " << repeat;
     }
-    cudaGraphExecDestroy(ready);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
   }
 }
 

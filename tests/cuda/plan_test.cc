@@ -14,6 +14,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "cuda/captured.h"
 #include "cuda/launch/device.h"
 #include "cuda/launch/plan.h"
 #include "cuda/plan/capacity.h"
@@ -440,26 +441,17 @@ TEST_F(CudaPlanTest, ReplaysReadNewContents) {
     auto source = std::make_unique<CudaPlanSource>(there.bound(problem), problem, shape, cuda_device(0));
     const CudaPlanSource other(there.bound(problem), problem, shape, cuda_device(0));
     Memory memory(source->bytes());
-    cudaStream_t stream;
-    check_cuda(cudaStreamCreate(&stream), "creating a stream");
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
-    const CudaPlan plan = source->enqueue(memory.data(), stream);
-    check_cuda(cudaStreamEndCapture(stream, &graph), "capturing");
-    check_cuda(cudaGraphInstantiate(&exec, graph, 0), "instantiating");
+    CudaPlan plan;
+    const Captured build([&](cudaStream_t stream) { plan = source->enqueue(memory.data(), stream); });
     source.reset();
     for (const Mask& mask : masks) {
       there.write(mask);
       memory.poison();
-      check_cuda(cudaGraphLaunch(exec, stream), "replaying");
+      build.replay();
       memory.download();
       compare(memory, plan, problem, shape, bound_to(mask, problem), other);
       if (HasFailure()) FAIL() << kind.name << ": " << mask.str();
     }
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
   }
   EXPECT_GE(kinds, 6);
 }
@@ -548,25 +540,16 @@ TEST_F(CudaPlanTest, CapturedAndReplayed) {
     auto source = std::make_unique<CudaPlanSource>(bound_to(mask, problem), problem, shape, cuda_device(0));
     const auto other = std::make_unique<CudaPlanSource>(bound_to(mask, problem), problem, shape, cuda_device(0));
     Memory memory(source->bytes());
-    cudaStream_t stream;
-    check_cuda(cudaStreamCreate(&stream), "creating a stream");
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
-    const CudaPlan plan = source->enqueue(memory.data(), stream);
-    check_cuda(cudaStreamEndCapture(stream, &graph), "capturing");
-    check_cuda(cudaGraphInstantiate(&exec, graph, 0), "instantiating");
+    CudaPlan plan;
+    const Captured build([&](cudaStream_t stream) { plan = source->enqueue(memory.data(), stream); });
     source.reset();
     for (int replay = 0; replay < 3; ++replay) {
       memory.poison();
-      check_cuda(cudaGraphLaunch(exec, stream), "replaying");
+      build.replay();
       memory.download();
       compare(memory, plan, problem, shape, anymask::bind(mask, problem.sequences, 2, 1), *other);
       if (HasFailure()) FAIL() << text;
     }
-    cudaGraphExecDestroy(exec);
-    cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
   }
 }
 
@@ -720,23 +703,18 @@ TEST_F(CudaPlanTest, Timing) {
       static_cast<void>(source.enqueue(memory.data(), stream));
       if (!transposed) enqueue_us = us(enqueued_at);
       check_cuda(cudaStreamSynchronize(stream), "building");
-      cudaGraph_t graph;
-      cudaGraphExec_t exec;
-      check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing");
       constexpr int builds = 8;
-      for (int i = 0; i < builds; ++i) static_cast<void>(source.enqueue(memory.data(), stream));
-      check_cuda(cudaStreamEndCapture(stream, &graph), "capturing");
-      check_cuda(cudaGraphInstantiate(&exec, graph, 0), "instantiating");
-      check_cuda(cudaGraphLaunch(exec, stream), "replaying");
-      check_cuda(cudaEventRecord(begin, stream), "timing");
-      check_cuda(cudaGraphLaunch(exec, stream), "replaying");
-      check_cuda(cudaEventRecord(end, stream), "timing");
+      const Captured replays([&](cudaStream_t capturing) {
+        for (int i = 0; i < builds; ++i) static_cast<void>(source.enqueue(memory.data(), capturing));
+      });
+      replays.launch();
+      check_cuda(cudaEventRecord(begin, replays.stream()), "timing");
+      replays.launch();
+      check_cuda(cudaEventRecord(end, replays.stream()), "timing");
       check_cuda(cudaEventSynchronize(end), "timing");
       float ms = 0;
       check_cuda(cudaEventElapsedTime(&ms, begin, end), "timing");
       device_us[transposed ? 1 : 0] = 1000.0 * static_cast<double>(ms) / builds;
-      cudaGraphExecDestroy(exec);
-      cudaGraphDestroy(graph);
     }
     std::printf("%-32s %10.1f %10.1f | %9.1f %9.1f %9.2f\n", t.name.c_str(), device_us[0], device_us[1], prepare_us,
                 enqueue_us, mib);

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include "cuda/captured.h"
 #include "cuda/launch/device.h"
 #include "cuda/launch/topk_select.h"
 #include "cuda/topk_check.h"
@@ -85,16 +86,9 @@ TEST_F(TopkSelect, ManyRows) {
 
 TEST_F(TopkSelect, CapturedAndReplayed) {
   machine_.run = [this](const TopkParams& params, const TopkSelectConfig& config) {
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "capturing");
-    launch_topk_select(params, config, machine_.device, stream_);
-    check_cuda(cudaStreamEndCapture(stream_, &graph), "capturing");
-    check_cuda(cudaGraphInstantiate(&executable, graph, 0), "capturing");
-    for (int i = 0; i < 3; ++i) check_cuda(cudaGraphLaunch(executable, stream_), "replaying");
-    check_cuda(cudaStreamSynchronize(stream_), "replaying");
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
+    const Captured selection([&](cudaStream_t stream) { launch_topk_select(params, config, machine_.device, stream); });
+    for (int i = 0; i < 2; ++i) selection.launch();
+    selection.replay();
   };
   for (uint32_t seed = 1; seed < 20; ++seed) {
     const TopkCase c = random_topk_case(seed, seed < 15 ? 5000 : 150000, 9);
