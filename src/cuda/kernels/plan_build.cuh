@@ -17,6 +17,7 @@
 
 #include "cuda/plan/evaluate.cuh"
 #include "cuda/plan/plan_data.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/tile/mask_bits.cuh"
 
 namespace anymask::plan_build {
@@ -24,15 +25,6 @@ namespace anymask::plan_build {
 inline constexpr int row_threads = 128;
 inline constexpr int piece_threads = 512;
 inline constexpr int item_threads = cost_classes;
-
-// Programmatic dependent launch: a kernel may be set up while the one before it still runs, and waits here for its
-// results. Nothing where the launch did not ask for it.
-__device__ inline void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 __device__ inline uint32_t lanes_before() { return (1u << (threadIdx.x % 32)) - 1; }
 
@@ -322,7 +314,7 @@ __device__ inline int32_t number_mixed(const RowTiles& tiles) {
 __global__ void __launch_bounds__(row_threads) plan_classify(const __grid_constant__ PlanBuild build) {
   extern __shared__ uint32_t shared[];  // [4][words]
   __shared__ BuildDraft draft;
-  wait_for_previous();
+  ptx::wait_for_previous();
   BuildHeader& header = *build.header;
   const auto row = static_cast<int32_t>(blockIdx.x);
   const BuildPlane& bound = plane_of_row(build, row);
@@ -357,7 +349,7 @@ __global__ void __launch_bounds__(row_threads) plan_classify(const __grid_consta
 }
 
 __global__ void __launch_bounds__(evaluate_threads) plan_evaluate(const __grid_constant__ PlanBuild build) {
-  wait_for_previous();
+  ptx::wait_for_previous();
   const BuildHeader& header = *build.header;
   const uint32_t units = static_cast<uint32_t>(header.tile_m) / 64, warps = gridDim.x * (evaluate_threads / 32);
   auto* const flags = reinterpret_cast<uint8_t*>(build.tile_kinds);  // a byte a unit for now, four a tile
@@ -378,7 +370,7 @@ __global__ void __launch_bounds__(evaluate_threads) plan_evaluate(const __grid_c
 __global__ void __launch_bounds__(row_threads) plan_runs(const __grid_constant__ PlanBuild build) {
   extern __shared__ uint32_t shared[];  // [4][words]
   __shared__ int32_t run_begin;
-  wait_for_previous();
+  ptx::wait_for_previous();
   BuildHeader& header = *build.header;
   const auto row = static_cast<int32_t>(blockIdx.x);
   const BuildPlane& bound = plane_of_row(build, row);
@@ -513,7 +505,7 @@ __global__ void __launch_bounds__(piece_threads) plan_pieces(const __grid_consta
   constexpr int warps = piece_threads / 32;
   __shared__ int32_t counts[warps][cost_classes];  // pieces of each warp's rows, then where they begin
   __shared__ int32_t class_begin[cost_classes], piece_begin, slots;
-  wait_for_previous();
+  ptx::wait_for_previous();
   BuildHeader& header = *build.header;
   const BuildPlane& plane = build.planes[blockIdx.x];
   BuildPieces& out = build.plane_pieces[blockIdx.x];
@@ -597,7 +589,7 @@ __device__ int32_t sum_over_pairs(const PlanBuild& build, int64_t begin, int64_t
 __global__ void __launch_bounds__(item_threads)
     plan_items(const __grid_constant__ PlanBuild build, const int32_t pairs_per_block) {
   __shared__ int32_t class_begin[cost_classes];
-  wait_for_previous();
+  ptx::wait_for_previous();
   const BuildHeader& header = *build.header;
   const int64_t begin = int64_t{blockIdx.x} * pairs_per_block, end = min_of(begin + pairs_per_block, header.pairs);
   const auto section_begin = [&](int32_t s) -> int64_t {

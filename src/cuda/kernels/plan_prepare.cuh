@@ -10,20 +10,13 @@
 #pragma once
 
 #include "cuda/plan/plan_data.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "mask/kinds/interval_table.h"
 #include "mask/kinds/tree.h"
 
 namespace anymask::plan_build {
 
 inline constexpr int prepare_threads = 1024;
-
-// A programmatic launch, as in plan_build.cuh.
-__device__ inline void wait_for_upload() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 template <class T>
 __device__ T* made(const LeafArgs& leaf, int slot) {
@@ -298,7 +291,7 @@ __device__ inline void make_tree_bounds(const LeafArgs& leaf) {
 }
 
 __global__ void __launch_bounds__(prepare_threads) plan_prepare(const __grid_constant__ PlanBuild build) {
-  wait_for_upload();
+  ptx::wait_for_previous();
   const MadeLeaf& from = build.made[blockIdx.x];
   const LeafArgs& leaf = build.leaves[from.leaf];
   const int64_t warps_here = blockDim.x / 32, warp = blockIdx.y * warps_here + threadIdx.x / 32;
@@ -335,7 +328,7 @@ __global__ void __launch_bounds__(prepare_threads) plan_prepare(const __grid_con
 }
 
 __global__ void __launch_bounds__(prepare_threads) plan_heaps(const __grid_constant__ PlanBuild build) {
-  wait_for_upload();
+  ptx::wait_for_previous();
   const LeafArgs& leaf = build.leaves[build.made[blockIdx.x].leaf];
   if (leaf.op != Op::row_intervals && leaf.op != Op::col_intervals) return;
   for (int64_t i = 0; i < leaf.ints[0]; ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/plan/evaluate.cuh"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/topk_params.h"
 
 namespace anymask::plan_build {
@@ -12,10 +13,7 @@ inline constexpr int candidate_threads = 256;
 // Blocks (stretch, mask).
 __global__ void __launch_bounds__(candidate_threads)
     topk_candidates(const __grid_constant__ PlanBuild build, const TopkCandidates* masks) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  ptx::wait_for_previous();
   const TopkCandidates& mask = masks[blockIdx.y];
   const Plane plane(build, mask.plane);
   const auto thread = static_cast<int64_t>(blockIdx.x) * candidate_threads + threadIdx.x;
