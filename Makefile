@@ -13,9 +13,10 @@ build: ## the library and the command line: build/release/bin/anymask
 	@scripts/setup.sh build
 	@scripts/build.sh release anymask_cli
 
+# Without an NVIDIA GPU here its kernels would compile for minutes and never run.
 demo: ## real models on real documents, checked, timed and drawn; TEXTS=folder uses your own texts
 	@scripts/setup.sh build demo $(if $(TEXTS),,fortunes)
-	@scripts/build.sh release anymask_cli
+	@CUDA=$$(test -e /dev/nvidiactl && echo AUTO || echo OFF) scripts/build.sh release anymask_cli
 	@.venv/bin/python examples/real/demo.py $(if $(TEXTS),--texts "$(TEXTS)")
 
 test: ## everything that must hold: build with both compilers, all tests, sanitizers

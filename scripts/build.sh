@@ -6,7 +6,7 @@
 #   scripts/build.sh fuzz [TARGET...]                       the same, instrumented for libFuzzer, with the fuzzers
 #
 # CUDA_ARCHITECTURES=80 compiles the portable CUDA kernels once instead of twice: half the minutes, and Hopper then translates
-# them when they are first used.
+# them when they are first used. CUDA=OFF leaves CUDA out, CUDA=AUTO (unset) builds it where nvcc is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/say.sh
@@ -15,7 +15,7 @@ name=$1
 shift
 preset=$name
 clang=(-DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14)
-settings=(-DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-80;90a-real}")
+settings=(-DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-80;90a-real}" -DANYMASK_CUDA="${CUDA:-AUTO}")
 case $name in
   clang-asan)
     preset=asan
