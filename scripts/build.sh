@@ -15,8 +15,11 @@ name=$1
 shift
 preset=$name
 clang=(-DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14)
-settings=(-DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-80;90a-real}" -DANYMASK_CUDA="${CUDA:-AUTO}")
+settings=(-DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-80;90a-real}")
 case $name in
+  release | debug) # the sanitizers' presets leave CUDA out
+    settings+=(-DANYMASK_CUDA="${CUDA:-AUTO}")
+    ;;
   clang-asan)
     preset=asan
     settings+=("${clang[@]}")
