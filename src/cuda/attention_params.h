@@ -80,6 +80,16 @@ struct CudaTickets {
   int32_t taken, unused;
 };
 
+// 64 rows of a row of tiles that is cut: pieces of them that are there, and rows somebody took to merge.
+struct CudaArrivals {
+  int32_t pieces, rows;
+};
+// Whether the arrivals of this launch are zero: see tile/merge_pieces.cuh. In device memory, of any contents.
+struct CudaArrivalsOpen {
+  uint64_t launch;
+  int32_t seen, unused;
+};
+
 struct AttentionParams {
   int32_t h_q, h_kv, group, d_qk, d_v;
   int32_t num_sequences;
@@ -99,6 +109,9 @@ struct AttentionParams {
   // Split rows: fp32 pieces, merged by lse. [slots][tile_m][d_v] and [slots][tile_m]; null when nothing is split.
   float* partial_out;
   float* partial_lse;
+  CudaArrivals* arrivals;  // [slots][tile_m / 64], used at the first slot of a row of tiles
+  CudaArrivalsOpen* arrivals_open;
+  int32_t slots;
   CudaTickets* tickets;  // forward
   uint64_t launch;       // this launch's own number, never 0
 

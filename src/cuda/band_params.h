@@ -38,16 +38,18 @@ struct BandSection {
   int32_t first_item;
   int32_t sequence, first_head, heads;
   int32_t m_blocks;
+  int32_t num_splits;  // pieces of each row of tiles
 };
 
-// Items: for each section its rows of tiles, the longest first, each for all its heads.
+// Items: for each section its rows of tiles, the longest first, each for all its heads; of rows that are cut their
+// pieces follow each other, and hold the slots that have their numbers.
 struct CudaBand {
   int32_t present;  // 0: the call has a plan instead
   int32_t num_items;
 
   // Sequences of one length: sections of so many pairs of sequence and head. Otherwise m_blocks is 0, and sections are
   // listed.
-  int32_t m_blocks, pairs, pairs_per_section, heads;
+  int32_t m_blocks, num_splits, pairs, pairs_per_section, heads;
   int32_t num_sections;
   int32_t plane_heads;  // 1: the heads of a sequence share its plane
 

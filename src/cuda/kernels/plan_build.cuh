@@ -23,7 +23,7 @@
 namespace anymask::plan_build {
 
 inline constexpr int row_threads = 128;
-inline constexpr int piece_threads = 512;
+inline constexpr int piece_threads = max_cuts;  // a thread asks for each number of cuts
 inline constexpr int item_threads = cost_classes;
 
 __device__ inline uint32_t lanes_before() { return (1u << (threadIdx.x % 32)) - 1; }
@@ -413,30 +413,16 @@ struct RowCut {
   int32_t weight;  // class of each
 };
 
-// How long everything takes, in tenths of a tile, when the costliest row is cut into `cuts` pieces and the others in
-// proportion. Rows of about one cost fill the multiprocessors wave by wave; of many costs, the short ones fill the
-// gaps. Infinite: too many pieces, or too short ones.
-__device__ inline float time_of_cuts(const BuildHeader& header, int32_t cuts) {
-  const auto total = static_cast<float>(header.counters.total_cost), blocks = static_cast<float>(header.parallelism);
-  const auto row = static_cast<float>(header.counters.max_cost);
-  const auto k = static_cast<float>(cuts);
-  if (cuts > 1 && (total * k > most_cuts * blocks * row || row < shortest_piece * full_cost * k)) return INFINITY;
-  const float costliest = row + item_cost, pieces = total / costliest * k / blocks;  // a block
-  const bool alike = total > .75f * costliest * static_cast<float>(header.whole_items);
-  const float waves = alike ? ceilf(pieces) : fmaxf(pieces, 1);
-  const float piece = row / k + item_cost;
-  return cuts == 1 ? waves * piece : waves * (piece + piece_cost) + merge_cost + pieces * read_piece_cost;
-}
-
 // The number of cuts that takes least time, the smallest of them. Every thread of the block calls it.
-__device__ inline int32_t choose_cuts(const BuildHeader& header) {
+__device__ inline int32_t choose_cuts(const WholeWork& work) {
   __shared__ unsigned long long best;
-  if (header.parallelism <= 0 || header.counters.max_cost < 2 * shortest_piece * full_cost) return 1;
+  if (!work.may_cut()) return 1;
   if (threadIdx.x == 0) best = ~0ull;
   __syncthreads();
   const auto cuts = static_cast<int32_t>(threadIdx.x) + 1;
+  const float time = cuts == 1 || work.allows(cuts) ? work.time(cuts) : INFINITY;
   // Positive floats are ordered as their bits are.
-  auto mine = static_cast<unsigned long long>(__float_as_uint(time_of_cuts(header, cuts))) << 32 | cuts;
+  auto mine = static_cast<unsigned long long>(__float_as_uint(time)) << 32 | cuts;
   for (int step = 16; step > 0; step /= 2) {
     const unsigned long long other = __shfl_xor_sync(~0u, mine, step);
     if (other < mine) mine = other;
@@ -447,25 +433,18 @@ __device__ inline int32_t choose_cuts(const BuildHeader& header) {
 }
 
 struct CutRule {
-  uint64_t limit;  // cost of a piece at most, nearly
+  CutLimit limit;
   uint64_t scale;  // cost of the costliest class
 
-  __device__ explicit CutRule(const BuildHeader& header) {
-    const int32_t cuts = choose_cuts(header);
-    limit = cuts == 1 ? ~uint64_t{0} : (header.counters.max_cost - 1) / static_cast<uint32_t>(cuts) + 1;
-    scale = header.counters.max_cost < limit ? header.counters.max_cost : limit;
+  __device__ explicit CutRule(const WholeWork& work)
+      : limit(work, choose_cuts(work)), scale(work.max_cost < limit.cost ? work.max_cost : limit.cost) {
     if (scale == 0) scale = 1;
   }
   __device__ RowCut cut(const BuildRow& row) const {
     const uint64_t cost = uint64_t{full_cost} * row.full_tiles + uint64_t{partial_cost} * row.partial_tiles;
-    int64_t num = 1;
-    if (cost > limit) {
-      num = min_of(static_cast<int64_t>((cost + limit - 1) / limit),
-                   (row.full_tiles + row.partial_tiles) / static_cast<int32_t>(shortest_piece));
-      num = max_of(num, 1);
-    }
+    const int32_t num = limit.pieces(cost, row.full_tiles + row.partial_tiles);
     const uint64_t level = cost / num * (cost_classes - 1) / scale;
-    return {static_cast<int32_t>(num), static_cast<int32_t>(level < cost_classes ? cost_classes - 1 - level : 0)};
+    return {num, static_cast<int32_t>(level < cost_classes ? cost_classes - 1 - level : 0)};
   }
 };
 
@@ -509,7 +488,7 @@ __global__ void __launch_bounds__(piece_threads) plan_pieces(const __grid_consta
   BuildHeader& header = *build.header;
   const BuildPlane& plane = build.planes[blockIdx.x];
   BuildPieces& out = build.plane_pieces[blockIdx.x];
-  const CutRule rule(header);
+  const CutRule rule({header.counters.total_cost, header.counters.max_cost, header.whole_items, header.parallelism});
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int32_t rows_per_warp = (plane.m_blocks + warps - 1) / warps;
   const int32_t first = warp * rows_per_warp;
@@ -664,6 +643,7 @@ struct UploadPiece {
   uint4 word[words];
 };
 __global__ void plan_upload(const __grid_constant__ UploadPiece piece, uint4* to, const int32_t count) {
+  ptx::wait_for_previous();
   if (static_cast<int32_t>(threadIdx.x) < count) to[threadIdx.x] = piece.word[threadIdx.x];
 }
 

@@ -150,6 +150,7 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
         __syncthreads();
 #pragma unroll 1
         for (int warp = 0; warp < Traits::warps; ++warp) together.join(bounds[warp]);
+        together.clip(item.split, item.num_splits);
         runs.set(together, keys, s_kv);
         next.start(runs);
       } else {

@@ -5,7 +5,7 @@
 // Item      64 * kWarpgroups query rows of one head of one sequence (or of all heads of a group: fold), against the key
 //           tiles of its runs, in ascending order.
 // Warps     warpgroup 0: one thread of warp 0 loads Q, K, V and mask bits by TMA, warp 1 fetches items, and of a band
-//           warps 1 and 2 compute what their rows keep.
+//           warps 1 and 2 compute what their rows keep. Warp 3 opens the arrivals of pieces.
 //           The others: 64 rows each; S, P, O and the row statistics stay in registers.
 // Stream    the tiles of all items form one stream; item borders are flags on its tiles. A warpgroup's turn at tile t,
 //           when there are two (tile/sm90_overlapped.cuh):
@@ -22,12 +22,14 @@
 // Masks     FULL: no mask registers live in that code. PARTIAL: one word a row and thread in fragment order; of a band,
 //           and where key tiles end past s_kv, it is computed. A warpgroup whose rows of a tile keep nothing skips both
 //           products.
+// Pieces    of a row that is cut leave in fp32; the last of them to come merges them (tile/merge_pieces.cuh).
 // Fold      rows are tokens of several query heads, as the plan says (cuda/fold.h).
 #pragma once
 
 #include <type_traits>
 
 #include "cuda/attention_params.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/threads.cuh"
 #include "cuda/tile/sm90_load.cuh"
@@ -51,6 +53,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       ptx::mbarrier_init(smem.item_empty[i], S::kConsumerWarps + 1);
     }
     ptx::mbarrier_init(smem.item_wanted, 1);
+    ptx::mbarrier_init(smem.arrivals_open, 1);
     for (int i = 0; i < S::kQSlots; ++i) {
       ptx::mbarrier_init(smem.q_full[i], 1);
       ptx::mbarrier_init(smem.q_empty[i], S::kConsumerWarps);
@@ -63,6 +66,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     }
     ptx::mbarrier_init_fence();
   }
+  ptx::wait_for_previous();
   __syncthreads();
 
   if (warpgroup == 0) {
@@ -71,6 +75,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
       load_tiles(smem, maps, params);
     } else if (warp == 1 || (has_band<S>(params) && warp > 0 && warp <= S::kWarpgroups)) {
       fetch_items(smem, params);
+    } else if (warp == 3 && params.partial_out != nullptr) {
+      open_arrivals(params, S::kWarpgroups, lane);
+      if (lane == 0) ptx::mbarrier_arrive(smem.arrivals_open);
     }
   } else {
     ptx::registers_increase<S::kConsumerRegisters>();

@@ -58,6 +58,32 @@ std::vector<uint16_t> order_of(const PlaneMask& plane, int64_t tokens) {
   return order;
 }
 
+// Whether sequences have one length, and their rows as many pieces.
+bool all_alike(const AttentionProblem& problem, std::span<const int32_t> pieces) {
+  for (size_t s = 1; s < pieces.size(); ++s) {
+    const Sequence &one = problem.sequences[0], &other = problem.sequences[s];
+    if (one.s_q != other.s_q || one.s_kv != other.s_kv || pieces[0] != pieces[s]) return false;
+  }
+  return true;
+}
+
+// Of each sequence's rows; 0: some have more than others.
+std::vector<int32_t> pieces_of_sequences(const BoundMask& mask, const AttentionProblem& problem,
+                                         std::span<const int32_t> of_planes, int64_t fold) {
+  std::vector<int32_t> pieces(problem.sequences.size(), 1);
+  for (size_t s = 0; s < pieces.size(); ++s) {
+    if (problem.sequences[s].s_q == 0) continue;
+    const auto of = [&](int64_t head) {
+      return of_planes[static_cast<size_t>(mask.plane(static_cast<int64_t>(s), head))];
+    };
+    pieces[s] = of(0);
+    for (int64_t head = fold; mask.heads > 1 && head < problem.h_q; head += fold) {
+      if (of(head) != pieces[s]) pieces[s] = 0;
+    }
+  }
+  return pieces;
+}
+
 }  // namespace
 
 BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape, bool reads)
@@ -75,10 +101,19 @@ BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, c
   }
   if (items > most / 2 || static_cast<int64_t>(problem.sequences.size()) * heads > most / 2) {
     refusal_ = "there are more than 2^30 items";
-  } else if (!never_split(mask, uses, items, shape)) {
-    refusal_ = cat("long rows are cut into pieces for ", shape.parallelism, " blocks");
+    return;
   }
-  if (!refusal_.empty()) return;
+  const std::vector<int32_t> pieces = pieces_of_sequences(mask, problem, band_pieces(mask, uses, items, shape), fold);
+  items = 0;
+  for (size_t s = 0; s < pieces.size(); ++s) {
+    items += (problem.sequences[s].s_q + tokens - 1) / tokens * heads * pieces[s];
+    if (pieces[s] > 1) slots_ = 1;
+  }
+  if (std::find(pieces.begin(), pieces.end(), 0) != pieces.end()) {
+    refusal_ = cat("for ", shape.parallelism, " blocks some rows are cut into more pieces than others");
+    return;
+  }
+  slots_ *= items;  // an item's slot has its number
 
   band_.present = 1;
   band_.num_items = static_cast<int32_t>(items);
@@ -95,7 +130,7 @@ BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, c
     }
     band_.plane_of = append(plane_of);
   }
-  add_sections(problem, mask, tokens, fold);
+  add_sections(problem, mask, tokens, fold, pieces);
   if (block_.size() > std::numeric_limits<uint32_t>::max()) refusal_ = "arguments of the mask take more than 4 GB";
 }
 
@@ -158,7 +193,8 @@ void BandSource::add_planes(const BoundMask& mask) {
   band_.leaves = append(leaves);
 }
 
-void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold) {
+void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold,
+                              std::span<const int32_t> pieces) {
   const std::vector<Sequence>& sequences = problem.sequences;
   const int64_t group = std::max<int64_t>(problem.group() / fold, 1);
   const auto bytes_of = [&](const Sequence& s) {  // K and V of one kv head
@@ -168,10 +204,10 @@ void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& 
     const double kv_heads = std::clamp(section_bytes / std::max(bytes_of(s), 1.0), 1.0, static_cast<double>(pairs));
     return std::clamp<int64_t>(static_cast<int64_t>(kv_heads) * group, 1, std::max<int64_t>(pairs, 1));
   };
-  const auto same = [&](const Sequence& s) { return s.s_q == sequences[0].s_q && s.s_kv == sequences[0].s_kv; };
   if (!uniform_sequences(problem)) band_.sequences = append(cuda_sequences(problem));
   if (sequences.empty()) return;
-  if (std::all_of(sequences.begin(), sequences.end(), same)) {
+  if (all_alike(problem, pieces)) {
+    band_.num_splits = pieces[0];
     band_.m_blocks = static_cast<int32_t>((sequences[0].s_q + tokens - 1) / tokens);
     band_.pairs = static_cast<int32_t>(static_cast<int64_t>(sequences.size()) * band_.heads);
     band_.pairs_per_section = static_cast<int32_t>(pairs_of(sequences[0], band_.pairs));
@@ -197,8 +233,9 @@ void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& 
     const auto step = static_cast<int32_t>(pairs_of(sequences[static_cast<size_t>(s)], band_.heads));
     for (int32_t head = 0; head < band_.heads; head += step) {
       const int32_t heads = std::min(step, band_.heads - head);
-      sections.push_back({item, s, head, heads, blocks});
-      item += heads * blocks;
+      const int32_t num_splits = pieces[static_cast<size_t>(s)];
+      sections.push_back({item, s, head, heads, blocks, num_splits});
+      item += heads * blocks * num_splits;
     }
   }
   band_.num_sections = static_cast<int32_t>(sections.size());

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class BandSource {
   // Why the call needs a plan; empty: it does not, and only then is the rest of any use.
   const std::string& refusal() const { return refusal_; }
   int64_t max_items() const { return band_.num_items; }
+  int64_t partial_slots() const { return slots_; }  // pieces of rows that are cut
   size_t bytes() const;  // of device memory, a multiple of 16; 0: everything lies in the parameters
   // Enqueues what fills `memory` (bytes() long, 16-byte aligned), where that is more than nothing.
   CudaBand enqueue(void* memory, cudaStream_t stream) const;
@@ -31,9 +33,11 @@ class BandSource {
   template <class T>
   uint32_t append(const std::vector<T>& values);
   void add_planes(const BoundMask& mask);
-  void add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold);
+  void add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold,
+                    std::span<const int32_t> pieces);
 
   CudaBand band_{};
+  int64_t slots_ = 0;
   std::vector<std::byte> block_;
   std::string refusal_;
 };

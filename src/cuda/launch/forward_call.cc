@@ -56,15 +56,21 @@ ForwardCall::ForwardCall(const AttentionProblem& problem, const BoundMask& mask)
   grid = static_cast<int32_t>(std::clamp<int64_t>(band_.max_items(), 1, grid));
 }
 
+int64_t ForwardCall::slots() const { return plan_ ? plan_->partial_slots() : band_.partial_slots(); }
+
 ForwardCall::Places ForwardCall::places(void* workspace) const {
   Carve carve(workspace);
   Places at{};
   at.tickets = carve.take<CudaTickets>(1);
+  const auto slots = static_cast<size_t>(this->slots()), tile_m = static_cast<size_t>(kernel_.plan_shape().tile_m);
+  if (slots > 0) {
+    at.partial_out = carve.take<float>(slots * tile_m * static_cast<size_t>(problem_.d_v));
+    at.partial_lse = carve.take<float>(slots * tile_m);
+    at.arrivals = carve.take<CudaArrivals>(slots * tile_m / 64);
+    at.arrivals_open = carve.take<CudaArrivalsOpen>(1);
+  }
   if (plan_) {
     at.sequences = carve.take<CudaSequence>(sequence_count(problem_));
-    const size_t rows = static_cast<size_t>(plan_->partial_slots()) * static_cast<size_t>(kernel_.plan_shape().tile_m);
-    at.partial_out = carve.take<float>(rows * static_cast<size_t>(problem_.d_v));
-    at.partial_lse = carve.take<float>(rows);
     at.plan = carve.take<char>(plan_->bytes());
   } else {
     at.band = carve.take<char>(band_.bytes());
@@ -78,10 +84,13 @@ void ForwardCall::enqueue(void* workspace, cudaStream_t stream) const {
   const Places at = places(workspace);
   AttentionParams params = make_params(problem_);
   params.tickets = at.tickets;
+  params.partial_out = at.partial_out;
+  params.partial_lse = at.partial_lse;
+  params.arrivals = at.arrivals;
+  params.arrivals_open = at.arrivals_open;
+  params.slots = static_cast<int32_t>(slots());
   if (plan_) {
     params.sequences = enqueue_sequences(problem_, at.sequences, stream);
-    params.partial_out = at.partial_out;
-    params.partial_lse = at.partial_lse;
     params.plan = plan_->enqueue(at.plan, stream);
   } else {
     params.band = band_.enqueue(at.band, stream);
@@ -92,8 +101,8 @@ void ForwardCall::enqueue(void* workspace, cudaStream_t stream) const {
     launch_sm90_attention_fwd(params, *kernel_.sm90, device_, stream);
   } else {
     launch_sm80_attention_fwd(params, *kernel_.sm80, device_, stream);
+    launch_combine(params, problem_.dtype, device_, stream);
   }
-  if (plan_ && plan_->partial_slots() > 0) launch_combine(params, problem_.dtype, device_, stream);
 }
 
 std::vector<Fact> ForwardCall::facts() const {
@@ -110,13 +119,13 @@ std::vector<Fact> ForwardCall::facts() const {
   if (plan_) {
     facts.push_back({"plan", cat("built on the device: ", band_.refusal())});
     facts.push_back({"items", cat(plan_->max_items(), " at most")});
-    facts.push_back({"pieces of split rows", cat(plan_->partial_slots(), " at most")});
     for (Fact& fact : plan_->facts()) facts.push_back(std::move(fact));
   } else {
     facts.push_back({"plan", cat("none: the mask is a band, ",
                                  band_.bytes() == 0 ? "told in the kernel's parameters" : "uploaded")});
     facts.push_back({"items", cat(band_.max_items())});
   }
+  if (slots() > 0) facts.push_back({"pieces of split rows", cat(slots(), plan_ ? " at most" : "")});
   if (!kernel_.sm90_support.yes) facts.push_back({"not sm90_attention_fwd", kernel_.sm90_support.reason});
   return facts;
 }

@@ -41,10 +41,13 @@ class ForwardCall {
     void* band;
     CudaSequence* sequences;
     float *partial_out, *partial_lse;
+    CudaArrivals* arrivals;
+    CudaArrivalsOpen* arrivals_open;
     void* plan;
     size_t bytes;
   };
   Places places(void* workspace) const;
+  int64_t slots() const;  // of pieces of rows that are cut, at most
 
   const AttentionProblem& problem_;
   const CudaDevice& device_;

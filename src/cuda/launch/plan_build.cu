@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include "cuda/kernels/plan_build.cuh"
 #include "cuda/kernels/plan_prepare.cuh"
 #include "cuda/kernels/topk_candidates.cuh"
 #include "cuda/launch/device.h"
+#include "cuda/launch/launch_after.cuh"
 #include "cuda/launch/topk_select.h"
 
 namespace anymask {
@@ -44,37 +44,10 @@ bool give_to_graph(std::vector<std::byte>& bytes, cudaStream_t stream, const voi
   return true;
 }
 
-// Whether the code that runs on this device waits for the kernel before it: only what was compiled for 9.0 and later
-// can. A device of 9.0 or later may run code for 8.0, compiled anew from PTX.
-template <auto kernel>
-bool waits_by_itself(const CudaDevice& device) {
-  constexpr int32_t max_devices = 64;
-  static std::once_flag asked[max_devices];
-  static bool waits[max_devices];
-  if (device.major < 9 || device.index >= max_devices) return false;
-  std::call_once(asked[device.index], [&device] {
-    cudaFuncAttributes attributes{};
-    check_cuda(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)), "asking about a kernel");
-    waits[device.index] = attributes.ptxVersion >= 90;
-  });
-  return waits[device.index];
-}
-
-// Launches a kernel after the one before it, set up while that still runs where the kernel waits by itself.
 template <auto kernel, class... Arguments>
-void launch_after(dim3 blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device, cudaStream_t stream,
-                  const Arguments&... arguments) {
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = waits_by_itself<kernel>(device) ? 1 : 0;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...), "building a plan");
+void launch(dim3 blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device, cudaStream_t stream,
+            const Arguments&... arguments) {
+  check_cuda(launch_after<kernel>(blocks, threads, shared_bytes, device, stream, arguments...), "building a plan");
 }
 
 }  // namespace
@@ -104,8 +77,8 @@ static void launch_selection(const PlanBuild& build, const PlanUpload::Selection
     const int64_t blocks = (selection.candidate_rows * selection.keys / 256 - 1) / candidate_threads + 1;
     const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 4 * int64_t{device.num_sms})),
                     static_cast<unsigned>(selection.candidates));
-    launch_after<topk_candidates>(grid, candidate_threads, 0, device, stream, build,
-                                  build.candidates + selection.first_candidates);
+    launch<topk_candidates>(grid, candidate_threads, 0, device, stream, build,
+                            build.candidates + selection.first_candidates);
   }
   TopkParams params{};
   params.planes = build.selections + selection.first;
@@ -121,8 +94,8 @@ void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, cons
   if (shape.num_made > 0) {
     const int64_t units = std::min<int64_t>((shape.made_units - 1) / (prepare_threads / 32) + 1, device.num_sms);
     const dim3 blocks(static_cast<unsigned>(shape.num_made), static_cast<unsigned>(units));
-    launch_after<plan_prepare>(blocks, prepare_threads, 0, device, stream, build);
-    if (shape.made_heaps) launch_after<plan_heaps>(shape.num_made, prepare_threads, 0, device, stream, build);
+    launch<plan_prepare>(blocks, prepare_threads, 0, device, stream, build);
+    if (shape.made_heaps) launch<plan_heaps>(shape.num_made, prepare_threads, 0, device, stream, build);
   }
   const size_t first_selections = shape.selections.size() - (shape.emits_tiles ? 1 : 0);
   for (const PlanUpload::Selection& selection : shape.selections.first(first_selections))
@@ -134,23 +107,23 @@ void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, cons
       allow_shared_memory<plan_classify>(most, device);
       allow_shared_memory<plan_runs>(most, device);
     }
-    launch_after<plan_classify>(shape.num_rows, row_threads, bytes, device, stream, build);
+    launch<plan_classify>(shape.num_rows, row_threads, bytes, device, stream, build);
     const int64_t warps = shape.max_bit_tiles * (shape.tile_m / 64), blocks = (warps * 32 - 1) / evaluate_threads + 1;
     if (shape.emits_tiles) {
       const TopkTiles tiles{build.drafts, build.draft_runs, build.bit_units, build.tile_kinds, shape.tile_m};
       launch_selection(build, shape.selections.back(), tiles, device, stream);
     } else if (warps > 0) {
-      launch_after<plan_evaluate>(static_cast<int32_t>(std::min<int64_t>(blocks, 4 * int64_t{device.num_sms})),
-                                  evaluate_threads, 0, device, stream, build);
+      launch<plan_evaluate>(static_cast<int32_t>(std::min<int64_t>(blocks, 4 * int64_t{device.num_sms})),
+                            evaluate_threads, 0, device, stream, build);
     }
-    launch_after<plan_runs>(shape.num_rows, row_threads, bytes, device, stream, build);
+    launch<plan_runs>(shape.num_rows, row_threads, bytes, device, stream, build);
   }
-  if (shape.num_planes > 0) launch_after<plan_pieces>(shape.num_planes, piece_threads, 0, device, stream, build);
+  if (shape.num_planes > 0) launch<plan_pieces>(shape.num_planes, piece_threads, 0, device, stream, build);
   // Blocks enough for every SM; a block of few pairs meets few sections.
   const int32_t pairs_per_block =
       std::clamp(std::min(512 / std::max(shape.max_m_blocks, 1), (shape.pairs - 1) / device.num_sms + 1), 1, 64);
   const int32_t blocks = std::max(1, (shape.pairs - 1) / pairs_per_block + 1);
-  launch_after<plan_items>(blocks, item_threads, 0, device, stream, build, pairs_per_block);
+  launch<plan_items>(blocks, item_threads, 0, device, stream, build, pairs_per_block);
 }
 
 }  // namespace anymask

@@ -13,8 +13,7 @@ inline PlanShape plan_shape(const Sm90ForwardConfig& config) {
   return {.tile_m = config.shape.tile_m(), .transposed = false, .fold = config.fold, .parallelism = config.parallelism};
 }
 
-// `config` chosen for the problem `params` describes, on `device`, which is current. Split rows stay pieces until
-// launch_combine.
+// `config` chosen for the problem `params` describes, on `device`, which is current.
 void launch_sm90_attention_fwd(const AttentionParams& params, const Sm90ForwardConfig& config, const CudaDevice& device,
                                cudaStream_t stream);
 

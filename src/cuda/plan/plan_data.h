@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/plan/cuts.h"
 #include "mask/leaf.h"
 #include "mask/plane_steps.h"
 
@@ -108,13 +109,6 @@ struct PlanBuild {
   uint32_t* tile_kinds;  // [max_bit_tiles]
 };
 
-// Costs in tenths of a tile: what a cut tile and an item's first and last steps add (docs/notes/plan_on_device.md);
-// what it adds to an item that it is a piece, and to all work that there are pieces: a launch that merges them, and
-// each block's share of reading them.
-inline constexpr uint32_t full_cost = 10, partial_cost = 11, item_cost = 15;
-inline constexpr uint32_t piece_cost = 10, merge_cost = 20, read_piece_cost = 13;
-// Pieces of a cut row have so many tiles at least; and no more than so many times `parallelism` are added.
-inline constexpr uint32_t shortest_piece = 4, most_cuts = 4;
 // Levels of evaluation: k are in use only where 2^(k - 1) leaves are nested evenly.
 inline constexpr int max_device_stack = 12;
 // A row of tiles is held in shared memory as a few bits a tile: so many at most, 25 million keys.

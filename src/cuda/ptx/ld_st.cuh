@@ -87,5 +87,13 @@ __device__ __forceinline__ uint64_t load_acquire(const uint64_t* from) {
   asm volatile("ld.acquire.gpu.global.b64 %0, [%1];" : "=l"(x) : "l"(from) : "memory");
   return x;
 }
+__device__ __forceinline__ int32_t load_acquire(const int32_t* from) {
+  int32_t x;
+  asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+  return x;
+}
+// Between writes of other threads, seen through a barrier of the block, and what tells other blocks of them; and
+// between being told and reading.
+__device__ __forceinline__ void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 }  // namespace anymask::ptx

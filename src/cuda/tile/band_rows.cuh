@@ -105,6 +105,20 @@ struct alignas(16) KeyBounds {
     end = max(end, other.end);
   }
   __device__ __forceinline__ bool empty() const { return begin >= end; }
+  // A piece's share of the tiles, as a plan's pieces have theirs.
+  __device__ __forceinline__ void clip(int32_t split, int32_t num_splits) {
+    if (empty() || num_splits <= 1) return;
+    const int32_t first = begin / plan_tile_n;
+    const auto tiles = static_cast<uint32_t>((end - 1) / plan_tile_n + 1 - first);  // below 2^22; pieces: up to 2^9
+    const auto before = [&](int32_t pieces) {
+      return (first + static_cast<int32_t>(tiles * static_cast<uint32_t>(pieces) / static_cast<uint32_t>(num_splits))) *
+             plan_tile_n;
+    };
+    begin = max(begin, before(split));
+    end = min(end, before(split + 1));
+    full_begin = max(full_begin, begin);
+    full_end = min(full_end, end);
+  }
 };
 __device__ __forceinline__ KeyBounds bounds_of(const KeyRange& row) {
   const bool keeps = row.begin < row.end;

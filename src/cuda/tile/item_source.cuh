@@ -34,17 +34,25 @@ __device__ __forceinline__ int32_t count_items(const AttentionParams& p) {
   return p.band.present ? p.band.num_items : *p.plan.num_items;
 }
 
-// Item `index` of a band, whole, without runs.
+// Item `index` of a band, without runs: a piece is its share of the tiles that the row's bounds say (band_rows.cuh).
 __device__ __forceinline__ CudaItem band_item(const CudaBand& band, int32_t index) {
   CudaItem item{};
-  item.num_splits = 1;
+  const auto piece = [&item, index](int32_t place, int32_t num_splits) {
+    item.num_splits = num_splits;
+    if (num_splits == 1) return place;
+    const int32_t whole = place / num_splits;
+    item.split = place - whole * num_splits;
+    item.partial = index - item.split;
+    return whole;
+  };
   // Divisors are opaque: their reciprocals would be kept for the whole kernel.
   const int32_t m_blocks = opaque(band.m_blocks);
   if (m_blocks > 0) {
+    const int32_t whole = piece(index, opaque(band.num_splits));
     const int32_t per_section = opaque(band.pairs_per_section), heads = opaque(band.heads);
-    const int32_t first = index / (per_section * m_blocks) * per_section;
+    const int32_t first = whole / (per_section * m_blocks) * per_section;
     const int32_t pairs = min(per_section, band.pairs - first);
-    const int32_t place = index - first * m_blocks, rank = place / pairs, pair = first + place - rank * pairs;
+    const int32_t place = whole - first * m_blocks, rank = place / pairs, pair = first + place - rank * pairs;
     item.sequence = pair / heads;
     item.head = pair - item.sequence * heads;
     item.m_block = band.order != 0 ? band_load<uint16_t>(band, band.order, rank) : m_blocks - 1 - rank;
@@ -60,7 +68,7 @@ __device__ __forceinline__ CudaItem band_item(const CudaBand& band, int32_t inde
     }
   }
   const auto section = band_load<BandSection>(band, band.sections, low);
-  const int32_t place = index - section.first_item, rank = place / section.heads;
+  const int32_t place = piece(index - section.first_item, section.num_splits), rank = place / section.heads;
   item.sequence = section.sequence;
   item.head = section.first_head + place - rank * section.heads;
   item.m_block = section.m_blocks - 1 - rank;

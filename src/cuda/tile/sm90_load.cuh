@@ -66,14 +66,19 @@ __device__ __forceinline__ void fetch_items(Shared<S>& smem, const AttentionPara
       if (lane() == 0) ptx::mbarrier_arrive(smem.item_full[slot]);
       return;
     }
-    int32_t sequence_index, head, m_block, partial = -1;
-    if (band) {
-      const CudaItem item = band_item(params.band, index);
+    int32_t sequence_index, head, m_block;
+    const auto take = [&](const CudaItem& item) {
       sequence_index = item.sequence, head = item.head, m_block = item.m_block;
+      if (!takes()) return;
+      info.split = item.split;
+      info.num_splits = item.num_splits;
+      info.partial = item.num_splits > 1 ? item.partial + item.split : -1;
+    };
+    if (band) {
+      take(band_item(params.band, index));
     } else {
       const CudaItem& item = params.plan.items[index];
-      sequence_index = item.sequence, head = item.head, m_block = item.m_block;
-      if (item.num_splits > 1) partial = item.partial + item.split;
+      take(item);
       if (takes()) {
         info.run_begin = item.run_begin;
         info.run_end = item.run_end;
@@ -85,7 +90,6 @@ __device__ __forceinline__ void fetch_items(Shared<S>& smem, const AttentionPara
     if (takes()) {
       info.index = index;
       info.sequence = sequence_index;
-      info.partial = partial;
       info.s_q = sequence.s_q;
       info.s_kv = sequence.s_kv;
       info.batch = sequence.batch;
@@ -159,11 +163,12 @@ struct Loader {
     advance((flags & kStop) == 0);
   }
 
-  // Of a band, of all rows.
+  // Of a band, of all rows: the piece's share.
   __device__ __forceinline__ static KeyBounds bounds(const ItemInfo& item) {
     KeyBounds all = item.keys[0];
 #pragma unroll
     for (int w = 1; w < S::kWarpgroups; ++w) all.join(item.keys[w]);
+    all.clip(item.split, item.num_splits);
     return all;
   }
   // What each warpgroup's rows of a band keep of a tile.

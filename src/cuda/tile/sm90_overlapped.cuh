@@ -95,7 +95,7 @@ struct OverlappedConsumer : Warpgroup<S> {
       }
 
       if (turn.first()) {
-        if (open >= 0) Base::write(open, inverse);
+        if (open >= 0) Base::write(open, inverse, turn.stop());
         open = turn.slot();
         Base::clear_output();
       } else if (moved) {

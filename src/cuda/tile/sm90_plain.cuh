@@ -89,7 +89,7 @@ struct PlainConsumer : Warpgroup<S> {
       if (turn.end()) {
         float inverse[2];
         Base::finish(turn.slot(), inverse);
-        Base::write(turn.slot(), inverse);
+        Base::write(turn.slot(), inverse, next.stop());
         if (turn.has_q()) Base::q_ring.advance();
       }
       Base::ring.advance();

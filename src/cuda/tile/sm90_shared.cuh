@@ -68,6 +68,7 @@ struct alignas(16) ItemInfo {
   int32_t q_head, token_begin;  // of the tile's row 0
   int32_t kv_head;
   int32_t q_token, q_outer, kv_token, kv_outer;  // map coordinates of the sequence's row 0 and key 0
+  int32_t split, num_splits;                     // this piece of that many of the row
   int32_t partial;                               // slot of this piece's results; -1: the row is whole
   uint32_t live;                                 // two bits for each warpgroup that has rows
   int64_t batch, q_begin;
@@ -86,6 +87,7 @@ struct alignas(1024) Shared {
   KeyRange rows[S::kBands ? kItemSlots : 1][S::kBands ? S::kTileM : 1];  // of a band
   int32_t drawn;                                                         // the item that comes next
   uint64_t item_full[kItemSlots], item_empty[kItemSlots], item_wanted;
+  uint64_t arrivals_open;
   uint64_t q_full[S::kQSlots], q_empty[S::kQSlots];
   uint64_t k_full[S::kStages], k_empty[S::kStages], v_full[S::kStages], v_empty[S::kStages];
 };

@@ -10,6 +10,7 @@
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/threads.cuh"
 #include "cuda/ptx/wgmma.cuh"
+#include "cuda/tile/merge_pieces.cuh"
 #include "cuda/tile/sm90_epilogue.cuh"
 #include "cuda/tile/sm90_scores.cuh"
 #include "cuda/tile/sm90_shared.cuh"
@@ -17,6 +18,8 @@
 #include "cuda/tile/sm90_turns.cuh"
 
 namespace anymask::sm90 {
+
+inline constexpr int kMergeBarrier = 8;  // and those behind it, one a warpgroup
 
 // The flags of a tile, and what this warpgroup's rows keep of it.
 struct Turn {
@@ -142,11 +145,33 @@ struct Warpgroup {
   __device__ __forceinline__ void finish(int slot, float (&inverse)[2]) const {
     write_lse<S>(rows, inverse, params, smem.item[slot], index * 64 + row(), lane() % 4);
   }
-  // And in O: out is written.
-  __device__ __forceinline__ void write(int slot, const float (&inverse)[2]) const {
+  // And in O: out is written, or merged with the row's other pieces. `last`: of this block's items.
+  __device__ __forceinline__ void write(int slot, const float (&inverse)[2], bool last) const {
     write_out<S>(o, inverse, params, smem.item[slot], index * 64 + row(), lane() % 4);
+    if (smem.item[slot].partial >= 0) merge(smem.item[slot], last);
     __syncwarp();
     release(smem.item_empty[slot]);
+  }
+
+ private:
+  __device__ __forceinline__ void merge(const ItemInfo& item, bool last) const {
+    const Fold fold = params.plan.fold;
+    const int32_t num_rows = min((item.s_q - item.token_begin) * fold.heads() - index * 64, 64);
+    if (num_rows <= 0) return;
+    const int64_t first = item.partial - item.split;
+    merge_pieces<T>(
+        params, params.arrivals[first * S::kWarpgroups + index], item.num_splits, num_rows, kMergeBarrier + index, last,
+        [this] { ptx::mbarrier_wait(smem.arrivals_open, 0); },
+        [&](int32_t i) {
+          const int32_t r = index * 64 + i, head = item.q_head + fold.head(r);
+          return PieceRow{first,
+                          item.num_splits,
+                          r,
+                          item.sequence,
+                          head,
+                          item.batch,
+                          item.q_begin + item.token_begin + fold.token(r)};
+        });
   }
 };
 

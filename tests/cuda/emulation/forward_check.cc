@@ -125,29 +125,42 @@ void launch_forward(const AttentionProblem& problem, const Mask& mask, const For
   CudaTickets tickets;
   std::memset(&tickets, 0xff, sizeof tickets);
   params.tickets = &tickets;
+  std::vector<float> partial_out, partial_lse;
+  std::vector<CudaArrivals> arrivals;
+  CudaArrivalsOpen open{params.launch ^ 1, -7, 0};
+  const auto add_pieces = [&](int64_t slots) {
+    if (slots == 0) return;
+    const auto rows = static_cast<size_t>(slots * tile_m);
+    partial_out.assign(rows * static_cast<size_t>(problem.d_v), NAN);
+    partial_lse.assign(rows, NAN);
+    arrivals.assign(rows / 64, {77, -77});
+    params.partial_out = partial_out.data();
+    params.partial_lse = partial_lse.data();
+    params.arrivals = arrivals.data();
+    params.arrivals_open = &open;
+    params.slots = static_cast<int32_t>(slots);
+  };
   if (c.band) {
     const BoundMask bound = anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv);
-    const BandSource band(bound, problem, {.tile_m = tile_m, .fold = c.fold});
+    const BandSource band(bound, problem, {.tile_m = tile_m, .fold = c.fold, .parallelism = c.blocks});
     ASSERT_EQ(band.refusal(), "");
+    EXPECT_EQ(band.partial_slots() > 0, c.pieces > 1);
+    add_pieces(band.partial_slots());
     std::vector<uint64_t> block(band.bytes() / sizeof(uint64_t) + 2);
     params.band = band.enqueue(block.data(), nullptr);
     params.plan.tile_m = tile_m;
     params.plan.fold = fold_of(c.fold);
     launch(params);
     EXPECT_NE(tickets.launch, params.launch);
+    EXPECT_NE(open.launch, params.launch);
     return;
   }
   const HostPlan plan = make_host_plan(mask, problem, tile_m, c.fold, c.pieces);
   std::vector<CudaSequence> sequences(problem.sequences.size());
   params.sequences = enqueue_sequences(problem, sequences.data(), nullptr);
   params.plan = plan.view();
-  const size_t rows = static_cast<size_t>(plan.slots) * static_cast<size_t>(tile_m);
-  std::vector<float> partial_out(rows * static_cast<size_t>(problem.d_v), NAN), partial_lse(rows, NAN);
-  params.partial_out = partial_out.data();
-  params.partial_lse = partial_lse.data();
+  add_pieces(plan.slots);
   launch(params);
-  if (plan.slots == 0) return;
-  problem.dtype == DType::bf16 ? run_combine<__nv_bfloat16>(params) : run_combine<__half>(params);
 }
 
 bool expect_close(const ForwardCase& c, DType dtype, const Forward& forward) {
@@ -168,9 +181,10 @@ bool expect_close(const ForwardCase& c, DType dtype, const Forward& forward) {
     now.band = band;
     return result_of(call, c.attention, false, [&](const AttentionProblem& p) { forward(p, call.mask, now); });
   };
-  // Pieces are a plan's alone.
+  // Pieces of a number that the case chose are a plan's alone.
   const BoundMask bound = anymask::bind(call.mask, call.problem.sequences, call.problem.h_q, call.problem.h_kv);
-  const bool band = c.pieces == 1 && BandSource(bound, call.problem, {.tile_m = 128, .fold = c.fold}).refusal().empty();
+  const bool band = (c.pieces == 1 || c.blocks > 0) &&
+                    BandSource(bound, call.problem, {.tile_m = 128, .fold = c.fold}).refusal().empty();
   for (const Schedule now : {Schedule::early, Schedule::late}) {
     SCOPED_TRACE(now == Schedule::early ? "early" : "late");
     schedule = now;
@@ -237,6 +251,42 @@ const std::vector<ForwardCase>& band_cases() {
                      .h_q = 2,
                      .cu_seqlens_q = {0,  1,   3,   6,   10,  15,  21,  28,  36,  45,  55,  66, 78,
                                       91, 105, 120, 136, 153, 171, 190, 210, 231, 253, 276, 300}}},
+  };
+  return list;
+}
+
+const std::vector<ForwardCase>& cut_band_cases() {
+  static const std::vector<ForwardCase> list = {
+      {.attention = {.name = "one-row", .mask = "full", .b = 2, .s_q = 1, .s_kv = 2048, .h_q = 2, .h_kv = 1},
+       .pieces = 4,
+       .blocks = 16},
+      {.attention = {.name = "causal", .mask = "causal", .s_q = 20, .s_kv = 2000, .h_q = 4, .sinks = true},
+       .fold = 4,
+       .pieces = 4,
+       .blocks = 8},
+      {.attention = {.name = "window", .mask = "window(1100, 0)", .s_q = 30, .s_kv = 3000}, .pieces = 2, .blocks = 8},
+      {.attention = {.name = "keys", .mask = "keys(300, 1700)", .s_q = 10, .s_kv = 2000, .softcap = 10},
+       .pieces = 3,
+       .blocks = 8},
+      {.attention = {.name = "rows", .mask = "full", .s_q = 300, .s_kv = 1500}, .pieces = 3, .blocks = 9},
+      {.attention = {.name = "lengths",
+                     .mask = "causal",
+                     .s_q = 5,
+                     .s_kv = 4196,
+                     .h_q = 2,
+                     .cu_seqlens_q = {0, 1, 2, 5},
+                     .cu_seqlens_kv = {0, 100, 2148, 4196}},
+       .fold = 2,
+       .pieces = 4,
+       .blocks = 16},
+      {.attention = {.name = "lengths-of-a-batch",
+                     .mask = "prefix(@n)",
+                     .b = 3,
+                     .s_q = 3,
+                     .s_kv = 2000,
+                     .arrays = {{"n", false, {3}, {1900, 0, 120}}}},
+       .pieces = 3,
+       .blocks = 8},
   };
   return list;
 }

@@ -20,6 +20,7 @@ struct ForwardCase {
   test::Layout layout = test::Layout::token_major;
   std::optional<Mask> mask = std::nullopt;  // instead of the case's
   bool band = false;                        // the mask as a band in the parameters, not as a plan
+  int32_t blocks = 0;                       // that a band's rows are cut for: into `pieces`, of 128 rows a tile
 };
 
 // What a pipeline can go wrong at: many tiles, rows of tiles that keep nothing, items of one tile beside long ones,
@@ -28,10 +29,12 @@ const std::vector<ForwardCase>& forward_cases();
 
 // Bands of every kind, alone and together, where they are cut and where they keep nothing.
 const std::vector<ForwardCase>& band_cases();
+// Bands whose rows are cut into pieces, of one length and of several.
+const std::vector<ForwardCase>& cut_band_cases();
 // A random expression over kinds that make bands, random lengths and heads.
 ForwardCase random_band_case(uint64_t seed);
 
-// Calls `launch` with what launch/forward_call.cc hands a launcher, on the host's plan; merges pieces.
+// Calls `launch` with what launch/forward_call.cc hands a launcher, on the host's plan or the band.
 void launch_forward(const AttentionProblem& problem, const Mask& mask, const ForwardCase& c, int32_t tile_m,
                     const std::function<void(const AttentionParams&)>& launch);
 

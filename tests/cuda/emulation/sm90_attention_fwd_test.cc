@@ -170,6 +170,16 @@ TEST(Sm90AttentionFwd, BandsMatchPlans) {
   }
 }
 
+TEST(Sm90AttentionFwd, CutBandsMatchPlans) {
+  for (emulation::ForwardCase c : emulation::cut_band_cases()) {
+    SCOPED_TRACE(c.attention.name);
+    c.attention.d_qk = c.attention.d_v = 128;
+    EXPECT_TRUE(expect_close(c, DType::bf16, &on_usual_shape));
+    c.attention.d_qk = c.attention.d_v = 256;  // steps of half a tile
+    EXPECT_TRUE(expect_close(c, DType::f16, &on_usual_shape));
+  }
+}
+
 TEST(Sm90AttentionFwd, RandomBandsMatchPlans) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     emulation::ForwardCase c = emulation::random_band_case(seed);

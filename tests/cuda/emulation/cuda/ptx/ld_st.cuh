@@ -89,6 +89,10 @@ inline uint64_t ld_shared_8(uint32_t source) {
 
 // Blocks run one after the other, in their order.
 inline void store_release(uint64_t* to, uint64_t x) { *to = x; }
-inline uint64_t load_acquire(const uint64_t* from) { return *from; }
+template <class Int>
+Int load_acquire(const Int* from) {
+  return *from;
+}
+inline void fence_device() {}
 
 }  // namespace anymask::ptx
