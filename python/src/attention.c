@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -109,7 +110,8 @@ static int number(const Call* call, PyObject* object, const char* argument, doub
   return -1;
 }
 
-static int num_threads;
+static atomic_int num_threads;
+int am_num_threads(void) { return num_threads; }
 
 /* mask, bias, scale, softcap, sinks, alibi_slopes, cu_seqlens_q, cu_seqlens_kv, deterministic, backend */
 enum { kNumOptions = 10 };

@@ -9,7 +9,7 @@ static int run(PyObject* module) {
       am_init_mask(module) != 0 || am_init_plan(module) != 0)
     return -1;
   if (PyModule_AddFunctions(module, am_mask_methods) != 0 || PyModule_AddFunctions(module, am_attention_methods) != 0 ||
-      PyModule_AddFunctions(module, am_plan_methods) != 0)
+      PyModule_AddFunctions(module, am_xla_methods) != 0 || PyModule_AddFunctions(module, am_plan_methods) != 0)
     return -1;
   return PyModule_AddStringConstant(module, "__version__", anymask_version());
 }

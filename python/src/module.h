@@ -51,9 +51,20 @@ int am_init_mask(PyObject* module);
 int am_mask_of(PyObject* object, const char* operation, anymask_mask_t* out);
 extern PyMethodDef am_mask_methods[];
 
-/* ---- attention (attention.c), plans (plan.c), memory of C objects as Python buffers (memory.c) */
+/* ---- masks read from bytes before (mask_cache.c) */
+enum { AM_MASK_KEY = 16 }; /* bytes that stand for others: a hash of them */
+typedef struct AmHeldMask AmHeldMask;
+/* The mask of `bytes`, held until am_let_mask_go, which takes NULL too. */
+anymask_status am_hold_mask(const void* bytes, size_t size, const void* key, AmHeldMask** held, anymask_mask_t* out);
+void am_let_mask_go(AmHeldMask* held);
+
+/* ---- attention (attention.c), the same for XLA (xla.c), plans (plan.c), memory of C objects as Python buffers
+ * (memory.c) */
 extern PyMethodDef am_attention_methods[];
+extern PyMethodDef am_xla_methods[];
 extern PyMethodDef am_plan_methods[];
+/* What set_num_threads was given last; from any thread, without the interpreter's lock. */
+int am_num_threads(void);
 int am_init_plan(PyObject* module);
 int am_init_memory(PyObject* module);
 /* A buffer of `size` bytes at `data`, which live as long as `owner` does. */
