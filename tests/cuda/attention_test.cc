@@ -327,6 +327,44 @@ TEST_F(Attention, TicketsSurviveReplays) {
   }
 }
 
+// Few queries over many keys: rows are cut into pieces without a plan, and merged, in one launch on Hopper. Said so
+// that no band is seen, the mask has a plan, and the result is the same, to the bit.
+TEST_F(Attention, CutBandsSurviveReplays) {
+  constexpr int64_t few = 5, many = 20000, heads = 8, width = 128;
+  const Memory rows_q(2 * few * heads * width), rows_k(2 * many * 2 * width), rows_v(rows_k.bytes());
+  const Memory result(rows_q.bytes()), result_lse(4 * few * heads);
+  for (const Memory* memory : {&rows_q, &rows_k, &rows_v}) memory->write(random_bf16(memory->bytes() / 2, seed++));
+  const auto tensor = [&](const Memory& memory, int64_t length, int64_t of) {
+    return view(memory, {1, length, of, width}, DType::bfloat16);
+  };
+  const auto run = [&](const Mask& mask, const Memory& workspace, cudaStream_t stream) {
+    attention_forward(tensor(rows_q, few, heads), tensor(rows_k, many, 2), tensor(rows_v, many, 2),
+                      tensor(result, few, heads), view(result_lse, {1, heads, few}, DType::float32), {.mask = mask},
+                      {.stream = stream, .workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+  };
+  for (const Mask& mask : {full(), causal(), causal() & window(9000, 0)}) {
+    const auto workspace_of = [&](const Mask& of) {
+      return workspace_bytes(tensor(rows_q, few, heads), tensor(rows_k, many, 2), tensor(rows_v, many, 2), {.mask = of},
+                             {}, Direction::forward);
+    };
+    const Mask planned = mask & Mask::parse("stride(1)");
+    const Memory other(workspace_of(planned)), workspace(workspace_of(mask));
+    result.poison(), result_lse.poison();
+    run(planned, other, nullptr);
+    ASSERT_CUDA(cudaDeviceSynchronize());
+    const std::vector<uint16_t> expected = result.read(), expected_lse = result_lse.read();
+    const Captured calls([&](cudaStream_t stream) { run(mask, workspace, stream); });
+    EXPECT_LE(calls.nodes(), 2u) << mask.str();
+    for (int repeat = 0; repeat < 100; ++repeat) {
+      result.poison(), result_lse.poison();
+      if (repeat % 2 == 0) workspace.poison();
+      calls.replay();
+      ASSERT_EQ(result.read(), expected) << mask.str() << ", repeat " << repeat;
+      ASSERT_EQ(result_lse.read(), expected_lse) << mask.str() << ", repeat " << repeat;
+    }
+  }
+}
+
 TEST_F(Attention, TwoStreamsAndThreadsAtOnce) {
   const Options options = {.mask = causal()};
   const size_t bytes = workspace_for(options, Direction::forward);

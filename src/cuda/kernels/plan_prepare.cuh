@@ -279,6 +279,57 @@ class TreeMaker {
   int32_t* const scratch_;
 };
 
+// The same numbers for a tree of few nodes, which decoding has: a thread a node walks up to the root by itself, in
+// shared memory. What takes time in front of a short call is the number of barriers, and of instructions that nobody
+// ran since the last one.
+inline constexpr int32_t few_nodes = 128;
+
+__device__ inline void make_few_nodes(const LeafSource& source, const LeafArgs& leaf) {
+  __shared__ int32_t parents[few_nodes], sizes[few_nodes], steps[few_nodes];
+  const auto n = static_cast<int32_t>(leaf.ints[1]), i = static_cast<int32_t>(threadIdx.x);
+  const bool inside = i < n;
+  int64_t parent = inside ? source.at(i) : -1;
+  if (parent < -1 || parent >= i) parent = -1;
+  if (i < few_nodes) parents[i] = inside ? static_cast<int32_t>(parent) : -2, sizes[i] = 0;
+  __syncthreads();
+  TreeNode node{static_cast<int32_t>(parent), -1, i, 0, 0};
+  if (inside) {
+    int32_t depth = 0;
+    bool chain = true;
+    for (int32_t a = i; a >= 0; a = parents[a], ++depth) {
+      atomicAdd(&sizes[a], 1);
+      chain &= a == i - depth;
+      if (chain) node.chain = a;
+    }
+    int32_t a = i;
+    for (int32_t levels = depth & -depth; levels > 0 && a >= 0; --levels) a = parents[a];
+    node.jump = a;
+  }
+  __syncthreads();
+  if (inside) {  // from the parent's number on: what its earlier children take up, and the parent itself
+    int32_t before = parent >= 0 ? 1 : 0;
+    for (int32_t j = 0; j < i; ++j) before += parents[j] == parent ? sizes[j] : 0;
+    steps[i] = before;
+  }
+  __syncthreads();
+  if (inside) {
+    for (int32_t a = i; a >= 0; a = parents[a]) node.enter += steps[a];
+    node.leave = node.enter + sizes[i];
+    made<TreeNode>(leaf, 0)[i] = node;
+  }
+  static_assert(Tree::block == 32);  // a warp's nodes
+  const auto leaves = static_cast<int32_t>(leaf.ints[2]);
+  TreeBounds* const bounds = made<TreeBounds>(leaf, 1);
+  if (i / 32 < leaves) {
+    const TreeBounds all{__reduce_min_sync(~0u, inside ? node.enter : INT32_MAX),
+                         __reduce_max_sync(~0u, inside ? node.enter : -1),
+                         __reduce_max_sync(~0u, inside ? node.leave : -1)};
+    if (i % 32 == 0) bounds[leaves + i / 32] = all;
+  }
+  __syncthreads();
+  make_heap(bounds, leaves, [](const TreeBounds& a, const TreeBounds& b) { return Tree::join(a, b); });
+}
+
 __device__ inline void make_tree_bounds(const LeafArgs& leaf) {
   const int64_t n = leaf.ints[1], leaves = leaf.ints[2];
   auto* const heap = made<TreeBounds>(leaf, 1);
@@ -319,6 +370,10 @@ __global__ void __launch_bounds__(prepare_threads) plan_prepare(const __grid_con
       make_sums(from.sources[0], leaf.ints[0], made<int64_t>(leaf, 0));
       return;
     case Op::tree:
+      if (leaf.ints[1] <= few_nodes) {
+        make_few_nodes(from.sources[0], leaf);
+        return;
+      }
       TreeMaker(from.sources[0], leaf).make();
       make_tree_bounds(leaf);
       return;

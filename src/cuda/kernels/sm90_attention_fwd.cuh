@@ -32,6 +32,7 @@
 #include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/threads.cuh"
+#include "cuda/ptx/tma.cuh"
 #include "cuda/tile/sm90_load.cuh"
 #include "cuda/tile/sm90_overlapped.cuh"
 #include "cuda/tile/sm90_plain.cuh"
@@ -48,6 +49,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   const int lane = threadIdx.x % 32;
 
   if (threadIdx.x == 0) {
+    ptx::prefetch_map(maps.q);
+    ptx::prefetch_map(maps.k);
+    ptx::prefetch_map(maps.v);
     for (int i = 0; i < kItemSlots; ++i) {
       ptx::mbarrier_init(smem.item_full[i], has_band<S>(params) ? S::kWarpgroups : 1);
       ptx::mbarrier_init(smem.item_empty[i], S::kConsumerWarps + 1);

@@ -50,6 +50,7 @@ void launch_sm90_attention_fwd(const AttentionParams& params, const Sm90ForwardC
                              config.shape.keys);
   }
   maps.wrap = packed ? 1 << 30 : 0;
+  maps.policy = config.keys_once ? sm90::kEvictFirst : sm90::kEvictNormal;
   const auto& by_shape = config.dtype == DType::bf16 ? bf16 : f16;
   by_shape[static_cast<size_t>(config.shape_index)](maps, params, config, device, stream);
   const cudaError_t status = cudaGetLastError();

@@ -129,7 +129,7 @@ struct Loader {
                                          int32_t token, int32_t outer) {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
-      ptx::tma_load(to + i * kRows * 64, map, barrier, {i * 64, head, token, outer, maps.wrap});
+      ptx::tma_load(to + i * kRows * 64, map, barrier, {i * 64, head, token, outer, maps.wrap}, maps.policy);
     }
   }
 

@@ -37,8 +37,12 @@ struct Shape {
 // The tensor maps: axes (dim, head, token, outer, wrap), see launch/tensor_map.h.
 struct Maps {
   CUtensorMap q, k, v;
-  int32_t wrap;  // the fifth coordinate
+  int32_t wrap;     // the fifth coordinate
+  uint64_t policy;  // of the second-level cache
 };
+// As createpolicy makes them. What is read once leaves first: else a call that reads gigabytes drives its own
+// instructions out of the cache, and those of the kernels around it.
+inline constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12f0000000000000;
 
 // What the 64 rows of a warpgroup keep of a tile; two bits a warpgroup in TileInfo::kinds. The first three are the
 // plan's own; computed: the keys below TileInfo::limit, or, of a band, what Shared::rows says of each row.

@@ -174,8 +174,9 @@ TensorView view_of(std::vector<int64_t>& values) {
 // Trees as the host numbers them, of several stretches of the block, bushy and deep; jumps go up, and reach the root.
 TEST_P(PlanPrepare, TreesAreTheHosts) {
   std::mt19937_64 rng(3);
-  for (int form = 0; form < 5; ++form) {
-    const int64_t n = form == 4 ? 1 : 2500;
+  for (int round = 0; round < 13; ++round) {
+    const int form = round % 4;
+    const int64_t lengths[] = {2500, 128, 75, 1}, n = lengths[round / 4];
     std::vector<int64_t> parents;
     for (int64_t i = 0; i < n; ++i) {
       const auto below = static_cast<int64_t>(rng() % static_cast<uint64_t>(i + 1));

@@ -33,6 +33,11 @@ inline void tma_load(void* destination, const CUtensorMap& map, uint64_t& barrie
   });
 }
 
+inline void tma_load(void* destination, const CUtensorMap& map, uint64_t& barrier, const Box& at, uint64_t) {
+  tma_load(destination, map, barrier, at);
+}
+inline void prefetch_map(const CUtensorMap&) {}
+
 inline void bulk_load(void* destination, const void* source, uint32_t bytes, uint64_t& barrier) {
   const uint32_t to = shared_address(destination);
   if (to % 16 != 0 || reinterpret_cast<uintptr_t>(source) % 16 != 0 || bytes % 16 != 0)
