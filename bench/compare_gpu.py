@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 import library
+import topk_suite
 
 Keep = Callable[[Any, Any], Any]  # (rows, keys) -> bool, elementwise; rows are query indices
 SDPA = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
@@ -304,6 +306,22 @@ def matmul_rate() -> float:
     return 2 * 8192**3 / statistics.median(ms) / 1e9
 
 
+def write(about: dict[str, Any], suite: str, case: str, who: str, kernel: str, direction: str, dtype: torch.dtype,
+          ms: list[float], flops: float, moved: int) -> None:
+    """One line for machines, one for people."""
+    median = statistics.median(ms)
+    low, _, high = statistics.quantiles(ms, n=4)
+    tflops = flops / median / 1e9
+    # Kernels of older devices, chosen by this variable (docs/cuda.md), are a suite of their own.
+    device = "gpu" + os.environ.get("ANYMASK_CUDA_CAPABILITY", "").replace(".", "")
+    line = {"suite": f"{device}-{suite}", "case": case, "who": who, "backend": "cuda", "kernel": kernel,
+            "direction": direction, "dtype": str(dtype).split(".")[1], "ms": round(median, 6),
+            "spread": round((high - low) / median, 4), "tflops": round(tflops, 3),
+            "share": round(tflops / about["peak"], 4), "tb_s": round(moved / median / 1e9, 3), **about}
+    print(json.dumps(line), flush=True)
+    print(f"{case:42} {direction} {who:10} {median:9.4f} ms {tflops:7.1f} TFLOP/s", file=sys.stderr)
+
+
 def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, about: dict[str, Any]) -> bool:
     """Checks, times and prints one case; False when a result of ours is wrong."""
     torch.manual_seed(1)
@@ -359,19 +377,8 @@ def compare(case: Case, lib: library.Library, arguments: argparse.Namespace, abo
         if case.suite == "small":
             runs = [captured(run) for run in runs]
         for one, ms in zip(usable, timed(runs, arguments.seconds), strict=True):
-            median = statistics.median(ms)
-            low, _, high = statistics.quantiles(ms, n=4)
-            tflops = flops / median / 1e9
             kernel = ours.kernel(direction == "bwd") if one.name == "anymask" else one.name
-            # Kernels of older devices, chosen by this variable (docs/cuda.md), are a suite of their own.
-            device = "gpu" + os.environ.get("ANYMASK_CUDA_CAPABILITY", "").replace(".", "")
-            line = {"suite": f"{device}-{case.suite}", "case": case.name, "who": one.name, "backend": "cuda",
-                    "kernel": kernel, "direction": direction, "dtype": str(case.dtype).split(".")[1],
-                    "ms": round(median, 6), "spread": round((high - low) / median, 4),
-                    "tflops": round(tflops, 3), "share": round(tflops / about["peak"], 4),
-                    "tb_s": round(moved / median / 1e9, 3), **about}
-            print(json.dumps(line), flush=True)
-            print(f"{case.name:42} {direction} {one.name:10} {median:9.4f} ms {tflops:7.1f} TFLOP/s", file=sys.stderr)
+            write(about, case.suite, case.name, one.name, kernel, direction, case.dtype, ms, flops, moved)
     return True
 
 
@@ -379,7 +386,8 @@ def main() -> int:
     """Prints all lines; the exit status is 1 when a result was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--library", type=Path, required=True, help="libanymask.so")
-    parser.add_argument("--suite", action="append", help="dense, dims, masks, short, options, small; all by default")
+    parser.add_argument("--suite", action="append",
+                        help="dense, dims, masks, short, options, small, topk; all by default")
     parser.add_argument("--filter", default="", help="only cases with this in their name")
     parser.add_argument("--backward", action="store_true", help="time the backward")
     parser.add_argument("--forward", action="store_true", help="with --backward: the forward too")
@@ -396,6 +404,13 @@ def main() -> int:
              "commit": commit, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     print(f"{about['device']}, matmul {about['peak']} TFLOP/s, copies {about['copy_tb_s']} TB/s", file=sys.stderr)
     right = True
+    bench = topk_suite.Bench(lib, arguments.backward, captured, lambda runs: timed(runs, arguments.seconds),
+                             partial(write, about), lambda text: print(text, file=sys.stderr))
+    for selection in topk_suite.cases() if not arguments.suite or "topk" in arguments.suite else []:
+        if arguments.filter in selection.name:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                right = topk_suite.compare(selection, bench) and right
+            torch.cuda.empty_cache()
     for case in cases():
         if (not arguments.suite or case.suite in arguments.suite) and arguments.filter in case.name:
             with torch.cuda.stream(torch.cuda.Stream()):  # the default one cannot be captured

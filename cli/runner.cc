@@ -46,13 +46,32 @@ size_t workspace_size(const Call& call, const Results& results, bool backward) {
 
 }  // namespace
 
-// Offsets and the mask's arrays stay on the host, where the library reads them.
+// The mask over the device's copy of the call's bias, where it is made of it: then rows are selected there.
+std::shared_ptr<anymask_mask_s> mask_over(const Call& call, const Tensor& bias) {
+  char* raw = nullptr;
+  check(anymask_mask_text(call.mask.get(), &raw));
+  const std::string text = take(raw);
+  const bool another = std::any_of(call.mask_arrays.begin(), call.mask_arrays.end(),
+                                   [](const Tensor& array) { return array.name == "bias"; });
+  if (!bias.present || another || text.find("@bias") == std::string::npos) return call.mask;
+  std::vector<DLTensor> views{bias.view()};
+  for (const Tensor& array : call.mask_arrays) views.push_back(array.view());
+  std::vector<anymask_named_array> named{{"bias", &views[0], 0}};
+  for (size_t i = 0; i < call.mask_arrays.size(); ++i)
+    named.push_back({call.mask_arrays[i].name.c_str(), &views[i + 1], 0});
+  anymask_mask_t mask = nullptr;
+  check(anymask_mask_parse(text.c_str(), named.data(), static_cast<int64_t>(named.size()), &mask));
+  return std::shared_ptr<anymask_mask_s>(mask, anymask_mask_free);
+}
+
+// Offsets and the mask's own arrays stay on the host, where the library reads them.
 class Runner::OnDevice {
  public:
   OnDevice(const Call& call, const Results& results) : call_(call), results_(results) {
     for (Tensor* tensor :
          {&call_.q, &call_.k, &call_.v, &call_.bias, &call_.alibi, &call_.sinks, &call_.dout, &call_.dlse})
       *tensor = to_device(*tensor, device);
+    if (call_.mask) call_.mask = mask_over(call_, call_.bias);
     for (Tensor* tensor : results_.all()) *tensor = to_device(*tensor, device);
     workspace_bytes_ = workspace_size(call_, results_, false);
     if (call_.backward()) workspace_bytes_ = std::max(workspace_bytes_, workspace_size(call_, results_, true));

@@ -4,7 +4,8 @@
     scripts/plot_results.py           draws
     scripts/plot_results.py --check   fails when the pictures say anything else than the results do
 
-One picture a machine and suite: a bar for each case and contender, as a share of the peak; text at its end.
+One picture a machine and suite: a bar for each case and contender, as a share of the peak; text at its end. Where what
+contenders compute differs, as where some select top-k windows and some attend to everything, bars are milliseconds.
 """
 
 from __future__ import annotations
@@ -43,10 +44,12 @@ def load(folder: Path) -> dict[tuple[str, str], list[Line]]:
 
 def picture(lines: list[Line]) -> str:
     """The bars of one suite."""
+    in_ms = "topk" in lines[0]["suite"]
+    value = "ms" if in_ms else "share"
     cases: dict[tuple[str, str, str], list[Line]] = {}
     for line in lines:
         cases.setdefault((line["case"], line["direction"], line["dtype"]), []).append(line)
-    widest = max(1.0, *(line["share"] for line in lines))
+    widest = max(0.0 if in_ms else 1.0, *(line[value] for line in lines))
     scale = BARS / widest
     rows: list[str] = []
     y = 8
@@ -56,14 +59,14 @@ def picture(lines: list[Line]) -> str:
         for line in sorted(of_case, key=lambda one: (one["who"] != US, one["ms"])):
             rate = f"{line['tflops']:.0f} TFLOP/s" if line["tflops"] >= 10 else f"{1000 * line['tflops']:.0f} GFLOP/s"
             kind = "us" if line["who"] == US else "peer"
-            end = LABEL + scale * line["share"]
+            end = LABEL + scale * line[value]
             rows.append(f'<rect class="{kind}" x="{LABEL}" y="{y + 2}" width="{end - LABEL:.1f}" height="{ROW - 5}"/>')
             ms = f"{line['ms']:.0f}" if line["ms"] >= 100 else f"{line['ms']:.3g}"
-            said = f"{escape(line['who'])} {rate}, {ms} ms"
+            said = f"{escape(line['who'])} {'' if in_ms else rate + ', '}{ms} ms"
             rows.append(f'<text x="{end + 5:.1f}" y="{y + 13}">{said}</text>')
             y += ROW
         y += 5
-    peak = LABEL + scale
+    peak = "" if in_ms else f'<line x1="{LABEL + scale:.1f}" x2="{LABEL + scale:.1f}" y1="2" y2="{y}"/>\n'
     style = (
         "text{font:12px sans-serif;fill:#222}.us{fill:#3949ab}.peer{fill:#b0b7c3}"
         "line{stroke:#c62828;stroke-dasharray:3 3}rect.page{fill:#fff}"
@@ -71,7 +74,7 @@ def picture(lines: list[Line]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LABEL + BARS + END}" height="{y + 8}">\n'
         f'<style>{style}</style>\n<rect class="page" width="100%" height="100%"/>\n'
-        f'<line x1="{peak:.1f}" x2="{peak:.1f}" y1="2" y2="{y}"/>\n' + "\n".join(rows) + "\n</svg>\n"
+        + peak + "\n".join(rows) + "\n</svg>\n"
     )
 
 

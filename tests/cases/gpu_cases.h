@@ -54,6 +54,16 @@ inline const std::vector<BenchCase>& gpu_bench_cases() {
     masks("full", "full", 8192, 8192, 8);
     masks("tree64", "tree(@parents)", 64, 8192 + 64, 8, {tree_parents(64, 8)}, 16);
     masks("causal", "causal", 65536, 65536, 8);
+    const auto topk = [&list](const char* bias, const std::string& mask, AttentionCase c) {
+      c.name += std::string("-bias-") + bias;
+      c.mask = mask;
+      c.bias = bias;
+      list.push_back({"topk", std::move(c)});
+    };
+    for (const char* bias : {"1gq", "11q"})
+      topk(bias, "topk(@bias, 256)", gpu_case("topk256", "", 2, 4096, 4096, 8, 4, 64));
+    topk("1g1", "topk(@bias, 4096)", gpu_case("topk4096", "", 1, 65536, 65536, 32, 8, 128));
+    topk("1g1", "topk(@bias, 4096) & causal", gpu_case("topk4096-causal", "", 1, 65536, 65536, 32, 8, 128));
     for (const int64_t length : {50, 150, 300}) {
       for (const int64_t b : {2, 512}) {
         AttentionCase c = gpu_case("full", "full", b, length, length, 16, 16, 16);
