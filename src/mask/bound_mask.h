@@ -44,6 +44,9 @@ class PlaneMask {
   // Arrays of it lie on a device and the host knows no contents: nothing above may be called but is_band().
   bool unread() const;
 
+  // Whether all rows keep the same keys, as far as the kinds say so. It may be asked of an unread plane too.
+  bool same_rows() const;
+
   // Of program, lengths and array contents as this plane sees them (on a device: their places): equal digests, equal
   // planes.
   Digest digest() const;
@@ -53,8 +56,14 @@ class PlaneMask {
 
  private:
   friend class BoundMaskBuilder;
+  friend PlaneMask row_band(int64_t s_q, int64_t s_kv, int64_t lines, const int64_t* begins, const int64_t* ends);
   std::shared_ptr<const Code> code_;
 };
+
+// A band that no mask says: row q keeps the keys [begins[q], ends[q]), or with one line every row [begins[0], ends[0]).
+// The arrays lie on a device, where somebody will have written them before they are read: 0 <= begin <= end <= s_kv,
+// and neither end moves backward.
+PlaneMask row_band(int64_t s_q, int64_t s_kv, int64_t lines, const int64_t* begins, const int64_t* ends);
 
 struct BoundMask {
   std::vector<PlaneMask> planes;

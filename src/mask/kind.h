@@ -73,6 +73,7 @@ struct LeafOps {
   Interval (*interval)(const LeafArgs&, int64_t q) = nullptr;                                  // band kinds alone
   void (*intervals)(const LeafArgs&, int64_t q_begin, int64_t rows, Interval* out) = nullptr;  // the same, of rows
   BandEnds (*ends)(const LeafArgs&) = nullptr;                                                 // band kinds that can
+  bool (*same_rows)(const LeafArgs&) = nullptr;  // whether all rows keep the same keys; null: never known
 };
 
 // A leaf ready to be evaluated for one plane.
@@ -186,7 +187,8 @@ void intervals_of(const LeafArgs& a, int64_t q_begin, int64_t rows, Interval* ou
 
 template <class Kind>
 constexpr LeafOps leaf_ops() {
-  LeafOps ops{&Kind::classify, &Kind::keep, nullptr, nullptr, nullptr, nullptr};
+  LeafOps ops{&Kind::classify, &Kind::keep, nullptr, nullptr, nullptr, nullptr, nullptr};
+  if constexpr (requires { &Kind::same_rows; }) ops.same_rows = &Kind::same_rows;
   if constexpr (requires { &Kind::words; }) {
     ops.words = &Kind::words;
   } else {

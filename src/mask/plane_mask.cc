@@ -181,6 +181,13 @@ void PlaneMask::words(int64_t q_begin, int64_t rows, int64_t kv_begin, int64_t w
 bool PlaneMask::is_band() const { return code_->band; }
 bool PlaneMask::unread() const { return code_->unread; }
 
+bool PlaneMask::same_rows() const {
+  const auto alike = [](const auto& leaf) {
+    return leaf->ops->same_rows != nullptr && leaf->ops->same_rows(leaf->args);
+  };
+  return s_q <= 1 || std::all_of(code_->leaves.begin(), code_->leaves.end(), alike);
+}
+
 Interval PlaneMask::interval(int64_t q) const {
   const Code& code = *code_;
   std::array<Interval, max_stack> stack;

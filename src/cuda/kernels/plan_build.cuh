@@ -18,6 +18,7 @@
 #include "cuda/plan/evaluate.cuh"
 #include "cuda/plan/plan_data.h"
 #include "cuda/ptx/grid_dependency.cuh"
+#include "cuda/tile/block_sum.cuh"
 #include "cuda/tile/mask_bits.cuh"
 
 namespace anymask::plan_build {
@@ -27,27 +28,6 @@ inline constexpr int piece_threads = max_cuts;  // a thread asks for each number
 inline constexpr int item_threads = cost_classes;
 
 __device__ inline uint32_t lanes_before() { return (1u << (threadIdx.x % 32)) - 1; }
-
-// Sum of the values of the threads before this one; `total` of all. Every thread of the block calls it.
-__device__ inline int32_t exclusive_sum(int32_t value, int32_t& total) {
-  __shared__ int32_t sums[32];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  int32_t sum = value;
-  for (int step = 1; step < 32; step *= 2) {
-    const int32_t other = __shfl_up_sync(~0u, sum, step);
-    if (lane >= step) sum += other;
-  }
-  if (lane == 31) sums[warp] = sum;
-  __syncthreads();
-  int32_t before = 0;
-  total = 0;
-  for (int w = 0; w < warps; ++w) {
-    if (w < warp) before += sums[w];
-    total += sums[w];
-  }
-  __syncthreads();
-  return before + sum - value;
-}
 
 // Bits [begin, end) of word `w`.
 __device__ inline uint32_t word_of_range(int32_t w, int64_t begin, int64_t end) {

@@ -7,9 +7,13 @@
 #include "cuda/launch/backward_call.h"
 #include "cuda/launch/device.h"
 #include "cuda/launch/forward_call.h"
+#include "cuda/launch/gathered.h"
 
 namespace anymask {
 namespace {
+
+using Forward = CallOverKeys<ForwardCall, Direction::forward>;
+using Backward = CallOverKeys<BackwardCall, Direction::backward>;
 
 bool computes(DType type) { return type == DType::bf16 || type == DType::f16; }
 bool reads(DType type) { return computes(type) || type == DType::f32; }
@@ -46,27 +50,21 @@ class CudaBackend final : public Backend {
 
   size_t workspace_bytes(const AttentionProblem& problem, const Mask& mask, Direction direction) const override {
     const DeviceScope scope(problem.device.index);
-    return direction == Direction::forward ? ForwardCall(problem, bound(problem, mask)).bytes()
-                                           : BackwardCall(problem, bound(problem, mask)).bytes();
+    return direction == Direction::forward ? call<Forward>(problem, mask, nullptr).bytes()
+                                           : call<Backward>(problem, mask, nullptr).bytes();
   }
 
   void forward(const AttentionProblem& problem, const Mask& mask, const Launch& launch) const override {
-    const DeviceScope scope(problem.device.index);
-    const ForwardCall call(problem, bound(problem, mask));
-    check_workspace("attention", launch, call.bytes());
-    call.enqueue(launch.workspace, static_cast<cudaStream_t>(launch.stream));
+    enqueue<Forward>("attention", problem, mask, launch);
   }
 
   void backward(const AttentionProblem& problem, const Mask& mask, const Launch& launch) const override {
-    const DeviceScope scope(problem.device.index);
-    const BackwardCall call(problem, bound(problem, mask));
-    check_workspace("attention backward", launch, call.bytes());
-    call.enqueue(launch.workspace, static_cast<cudaStream_t>(launch.stream));
+    enqueue<Backward>("attention backward", problem, mask, launch);
   }
 
   std::vector<Fact> explain(const AttentionProblem& problem, const Mask& mask, Direction direction) const override {
-    std::vector<Fact> facts = direction == Direction::forward ? ForwardCall(problem, bound(problem, mask)).facts()
-                                                              : BackwardCall(problem, bound(problem, mask)).facts();
+    std::vector<Fact> facts = direction == Direction::forward ? call<Forward>(problem, mask, nullptr).facts()
+                                                              : call<Backward>(problem, mask, nullptr).facts();
     const CudaDevice& device = cuda_device(problem.device.index);
     facts.push_back({"device", cat(device.name, ", compute capability ", device.major, ".", device.minor, ", ",
                                    device.num_sms, " multiprocessors")});
@@ -74,8 +72,17 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  static BoundMask bound(const AttentionProblem& problem, const Mask& mask) {
-    return anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv, problem.device);
+  template <class Call>
+  static Call call(const AttentionProblem& problem, const Mask& mask, void* workspace) {
+    return Call(problem, anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv, problem.device),
+                cuda_device(problem.device.index), workspace);
+  }
+  template <class Call>
+  static void enqueue(const char* operation, const AttentionProblem& problem, const Mask& mask, const Launch& launch) {
+    const DeviceScope scope(problem.device.index);
+    const Call made = call<Call>(problem, mask, launch.workspace);
+    check_workspace(operation, launch, made.bytes());
+    made.enqueue(launch.workspace, static_cast<cudaStream_t>(launch.stream));
   }
   static void check_workspace(const char* operation, const Launch& launch, size_t bytes) {
     if (launch.workspace_bytes < bytes || (launch.workspace == nullptr && bytes > 0))

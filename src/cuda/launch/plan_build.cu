@@ -89,14 +89,27 @@ static void launch_selection(const PlanBuild& build, const PlanUpload::Selection
                      stream);
 }
 
-void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
-                       cudaStream_t stream) {
+// Leaves of arrays that lie on the device.
+static void launch_made(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                        cudaStream_t stream) {
   if (shape.num_made > 0) {
     const int64_t units = std::min<int64_t>((shape.made_units - 1) / (prepare_threads / 32) + 1, device.num_sms);
     const dim3 blocks(static_cast<unsigned>(shape.num_made), static_cast<unsigned>(units));
     launch<plan_prepare>(blocks, prepare_threads, 0, device, stream, build);
     if (shape.made_heaps) launch<plan_heaps>(shape.num_made, prepare_threads, 0, device, stream, build);
   }
+}
+
+void launch_selections(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                       cudaStream_t stream) {
+  launch_made(build, shape, device, stream);
+  for (const PlanUpload::Selection& selection : shape.selections)
+    launch_selection(build, selection, {}, device, stream);
+}
+
+void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                       cudaStream_t stream) {
+  launch_made(build, shape, device, stream);
   const size_t first_selections = shape.selections.size() - (shape.emits_tiles ? 1 : 0);
   for (const PlanUpload::Selection& selection : shape.selections.first(first_selections))
     launch_selection(build, selection, {}, device, stream);

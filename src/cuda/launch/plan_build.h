@@ -30,6 +30,9 @@ struct PlanBuildShape {
   std::span<const PlanUpload::Selection> selections;
   bool emits_tiles;
 };
+// What the mask selects, and no plan.
+void launch_selections(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                       cudaStream_t stream);
 void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
                        cudaStream_t stream);
 

@@ -63,6 +63,13 @@ PlanUpload::PlanUpload(const BoundMask& mask, const AttentionProblem& problem, c
   add_sections(problem);
 }
 
+PlanUpload::PlanUpload(const BoundMask& mask) : gathers(true) {
+  header.tile_m = plan_tile_n;
+  header.fold = fold_of(1);
+  bytes_.resize((sizeof(BuildHeader) + alignment - 1) / alignment * alignment);
+  add_planes(mask);
+}
+
 size_t PlanUpload::append(const void* data, size_t bytes) {
   const size_t at = bytes_.size();
   bytes_.resize(at + (bytes + alignment - 1) / alignment * alignment);

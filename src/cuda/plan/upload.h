@@ -15,6 +15,8 @@
 
 namespace anymask {
 
+struct BoundLeaf;
+
 // K and V of the heads that run together: what stays in the second-level cache beside everything else.
 inline constexpr double section_bytes = 16e6;
 
@@ -23,6 +25,9 @@ class PlanUpload {
   // Items count query heads, as many as are folded at a time, or kv heads where the shape asks for it and the heads of
   // each group share a plane.
   PlanUpload(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape);
+
+  // What a mask selects and no plan: for calls over gathered keys, where every plane has a shared_topk_of().
+  explicit PlanUpload(const BoundMask& mask);
 
   // For the device, once the capacities in `header` are known. Addresses count from `to`.
   std::vector<std::byte> bytes(const BuildHeader& header, const void* to) const;
@@ -50,6 +55,8 @@ class PlanUpload {
   std::vector<Selection> selections;
   // The last of them writes the plan's bit tiles itself: every plane is topk, or topk & a band.
   bool emits_tiles = false;
+  // The selections are those of the planes, in their order, each with the limits of its bands.
+  bool gathers = false;
 
  private:
   size_t made_begin() const { return (bytes_.size() + 255) / 256 * 256; }
@@ -62,10 +69,10 @@ class PlanUpload {
     LeafArgs args;
     Place place[4] = {};
   };
-  UploadedLeaf upload_leaf(const struct BoundLeaf& leaf);
-  UploadedLeaf leaf_on_device(const struct BoundLeaf& leaf);
+  UploadedLeaf upload_leaf(const BoundLeaf& leaf);
+  UploadedLeaf leaf_on_device(const BoundLeaf& leaf);
   struct Steps;
-  void add_leaf(Steps& to, const struct BoundLeaf& leaf);
+  void add_leaf(Steps& to, const BoundLeaf& leaf);
   BuildPlane add_plane(Steps& to, const PlaneMask& plane);
   void add_selections(Steps& steps, const BoundMask& mask);
   void add_pairs(const BoundMask& mask, const AttentionProblem& problem);
@@ -79,5 +86,9 @@ class PlanUpload {
   std::vector<size_t> made_addresses_;  // the same, of places behind the upload
   size_t made_bytes_ = 0;
 };
+
+// The one topk leaf of a plane whose selection is the same for all rows, where the plane is it & leaves that are bands:
+// those go to `rest`, but for what its candidates are made of. Null: another plane.
+const BoundLeaf* shared_topk_of(const PlaneMask& plane, std::vector<const BoundLeaf*>& rest);
 
 }  // namespace anymask

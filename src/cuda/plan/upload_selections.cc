@@ -55,6 +55,32 @@ bool same_as_candidates(const BoundLeaf& topk, const std::vector<const BoundLeaf
 
 }  // namespace
 
+const BoundLeaf* shared_topk_of(const PlaneMask& plane, std::vector<const BoundLeaf*>& rest) {
+  const BoundLeaf* found = nullptr;
+  for (const auto& leaf : plane.code().leaves) {
+    if (!is_selected(*leaf)) continue;
+    if (found != nullptr) return nullptr;
+    found = leaf.get();
+  }
+  if (found == nullptr || found->args.stride[1][0] != 0 || level_of(*found) != 0) return nullptr;
+  const auto joined = [](const PlaneMask& of) {
+    const auto& steps = of.code().steps;
+    return std::all_of(steps.begin(), steps.end(), [](const PlaneStep& step) {
+      return step.step == Step::leaf || step.step == Step::op_and || step.step == Step::skip_if_empty;
+    });
+  };
+  if (!joined(plane) || (found->among != nullptr && !joined(*found->among))) return nullptr;
+  for (const auto& leaf : plane.code().leaves) {
+    const auto same = [&leaf](const auto& other) { return other == leaf; };
+    const bool candidates = found->among != nullptr &&
+                            std::any_of(found->among->code().leaves.begin(), found->among->code().leaves.end(), same);
+    if (leaf.get() == found || candidates) continue;  // what is kept is a candidate
+    if (leaf->ops->interval == nullptr) return nullptr;
+    rest.push_back(leaf.get());
+  }
+  return found;
+}
+
 void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
   struct Pending {
     const BoundLeaf* leaf;
@@ -63,15 +89,23 @@ void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
     std::vector<const BoundLeaf*> within{};
   };
   std::vector<Pending> pending;
-  for (const BoundLeaf* leaf : all.bound)
-    if (is_selected(*leaf)) pending.push_back({leaf, level_of(*leaf)});
-  if (pending.empty()) return;
   const auto order = [](const Pending& p) { return std::pair{p.level, p.leaf->args.type[0]}; };
-  std::stable_sort(pending.begin(), pending.end(),
-                   [&](const Pending& a, const Pending& b) { return order(a) < order(b); });
+  if (gathers) {
+    for (size_t p = 0; p < mask.planes.size(); ++p) {
+      std::vector<const BoundLeaf*> rest;
+      const BoundLeaf* const topk = shared_topk_of(mask.planes[p], rest);
+      pending.push_back({topk, 0, static_cast<int32_t>(p), std::move(rest)});
+    }
+  } else {
+    for (const BoundLeaf* leaf : all.bound)
+      if (is_selected(*leaf)) pending.push_back({leaf, level_of(*leaf)});
+    std::stable_sort(pending.begin(), pending.end(),
+                     [&](const Pending& a, const Pending& b) { return order(a) < order(b); });
+  }
+  if (pending.empty()) return;
 
   // Bit tiles come from the selection where each plane has one of its own, row by row, and all are in the last launch.
-  emits_tiles = header.transposed == 0 && header.fold.heads() == 1;
+  emits_tiles = !gathers && header.transposed == 0 && header.fold.heads() == 1;
   for (size_t p = 0; p < mask.planes.size() && emits_tiles; ++p) {
     std::vector<const BoundLeaf*> rest;
     const BoundLeaf* const topk = topk_of(mask.planes[p], rest);
@@ -92,6 +126,11 @@ void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
     made.emplace_back(candidates.size() * sizeof(TopkCandidates) + offsetof(TopkCandidates, limits), true);
     candidates.push_back({plane, reinterpret_cast<TopkLimits*>(at), nullptr});
     return at;
+  };
+  const auto candidates_of = [&](const PlaneMask& among, int64_t rows) {
+    BuildPlane plane = add_plane(all, among);
+    plane.s_q = rows;  // 1 where all are alike
+    return plane;
   };
   for (const Pending& p : pending) {
     const LeafArgs& args = p.leaf->args;
@@ -116,19 +155,19 @@ void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
     plane.rows = reinterpret_cast<TopkRow*>(const_cast<void*>(all.leaves[all.known.at(p.leaf)].args.data[1]));
     field(offsetof(TopkPlane, rows));
     if (p.leaf->among != nullptr && p.leaf->among->is_band()) {
-      plane.among = reinterpret_cast<const TopkLimits*>(limits(add_plane(all, *p.leaf->among)));
+      plane.among = reinterpret_cast<const TopkLimits*>(limits(candidates_of(*p.leaf->among, rows)));
       field(offsetof(TopkPlane, among));
-      to.candidate_rows = std::max(to.candidate_rows, args.s_q);
+      to.candidate_rows = std::max(to.candidate_rows, rows);
     } else if (p.leaf->among != nullptr) {
-      const size_t at = make(static_cast<size_t>(args.s_q * ((args.s_kv + 31) / 32)) * sizeof(uint32_t));
+      const size_t at = make(static_cast<size_t>(rows * ((args.s_kv + 31) / 32)) * sizeof(uint32_t));
       plane.among_words = reinterpret_cast<const uint32_t*>(at);
       field(offsetof(TopkPlane, among_words));
       made.emplace_back(candidates.size() * sizeof(TopkCandidates) + offsetof(TopkCandidates, words), true);
-      candidates.push_back({add_plane(all, *p.leaf->among), nullptr, reinterpret_cast<uint32_t*>(at)});
-      to.candidate_rows = std::max(to.candidate_rows, args.s_q);
+      candidates.push_back({candidates_of(*p.leaf->among, rows), nullptr, reinterpret_cast<uint32_t*>(at)});
+      to.candidate_rows = std::max(to.candidate_rows, rows);
     }
     if (emits_tiles && p.plane >= 0) plane.first_m_block = planes[static_cast<size_t>(p.plane)].first_row;
-    if (emits_tiles && !p.within.empty()) {
+    if ((emits_tiles || gathers) && !p.within.empty()) {
       BuildPlane rest{};
       rest.s_q = args.s_q;
       rest.s_kv = args.s_kv;

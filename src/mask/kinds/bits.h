@@ -13,6 +13,7 @@ struct Bits {
   }
   static ANYMASK_HOST_DEVICE Kept classify(const LeafArgs& a, const Rect& r) { return classify_by_words<Bits>(a, r); }
   static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs&, const Rect&) { return Kept::partial; }
+  static bool same_rows(const LeafArgs& a) { return a.stride[0][0] == 0; }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     return row(a, q)[kv / 8 * a.stride[0][1]] >> (kv % 8) & 1;
   }

@@ -13,6 +13,7 @@ struct Keys {
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t, int64_t kv) {
     return a.ints[0] <= kv && kv < a.ints[1];
   }
+  static bool same_rows(const LeafArgs&) { return true; }
   static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t) { return {a.ints[0], a.ints[1]}; }
   static BandEnds ends(const LeafArgs& a) {
     return {{.low = a.ints[0], .high = a.ints[0]}, {.low = a.ints[1], .high = a.ints[1]}};

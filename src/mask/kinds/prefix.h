@@ -13,6 +13,7 @@ struct Prefix {
     return r.kv_end <= n ? Kept::full : Kept::partial;
   }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t, int64_t kv) { return kv < length(a); }
+  static bool same_rows(const LeafArgs&) { return true; }
   static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t) { return {0, length(a)}; }
   static ANYMASK_HOST_DEVICE int64_t length(const LeafArgs& a) {
     return a.data[0] != nullptr ? *static_cast<const int64_t*>(a.data[0]) : a.ints[0];

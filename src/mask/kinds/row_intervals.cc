@@ -4,6 +4,18 @@
 
 namespace anymask {
 
+namespace {
+
+// Rows of any intervals: no band.
+LeafOps any_ops() {
+  LeafOps ops = leaf_ops<RowIntervals>();
+  ops.interval = nullptr;
+  ops.intervals = nullptr;
+  return ops;
+}
+
+}  // namespace
+
 KindRow row_intervals_kind() {
   return {.kind = {.op = Op::row_intervals,
                    .name = "row_intervals",
@@ -24,7 +36,7 @@ KindRow row_intervals_kind() {
           .check = check_interval_lines,
           .bind = [](const LeafArguments& in, const PlaneContext& plane,
                      BoundLeaf& leaf) { bind_interval_lines(in, plane, plane.s_q, "s_q", plane.s_kv, leaf); },
-          .ops = leaf_ops<RowIntervals>()};
+          .ops = any_ops()};
 }
 
 }  // namespace anymask

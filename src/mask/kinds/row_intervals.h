@@ -15,6 +15,11 @@ struct RowIntervals {
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     return IntervalTable::holds(a, q, kv);
   }
+  // Where each row lists one interval and these move forward, which nobody but the maker of a row_band knows.
+  static ANYMASK_HOST_DEVICE Interval interval(const LeafArgs& a, int64_t q) {
+    const int64_t line = IntervalTable::line_index(a, q);
+    return {IntervalTable::begins(a)[line], IntervalTable::ends(a)[line]};
+  }
   static ANYMASK_HOST_DEVICE void row_words(const LeafArgs& a, int64_t q, int64_t kv_begin, int64_t words,
                                             uint64_t* bits) {
     for (int64_t w = 0; w < words; ++w) bits[w] = 0;

@@ -11,6 +11,7 @@ struct Threshold : BiasCodes {
     return classify_by_words<Threshold>(a, r);
   }
   static ANYMASK_HOST_DEVICE Kept sketch(const LeafArgs&, const Rect&) { return Kept::partial; }
+  static bool same_rows(const LeafArgs& a) { return a.stride[0][0] == 0; }
   static ANYMASK_HOST_DEVICE bool keep(const LeafArgs& a, int64_t q, int64_t kv) {
     const int32_t found = code_at(a, q, kv);
     return a.ints[1] <= found && found <= a.ints[0];

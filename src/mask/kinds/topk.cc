@@ -29,7 +29,8 @@ void select_on_device(const LeafArguments& in, const TensorView& view, const Pla
     leaf.among = std::make_shared<PlaneMask>(*plane.operand);
     leaf.hasher.add(plane.operand->digest());
   }
-  const int64_t rows = view.stride[0] == 0 && leaf.among == nullptr ? min_of(1, plane.s_q) : plane.s_q;
+  const bool alike = view.stride[0] == 0 && (leaf.among == nullptr || leaf.among->same_rows());
+  const int64_t rows = alike ? min_of(1, plane.s_q) : plane.s_q;
   leaf.args.stride[1][0] = rows > 1 ? 1 : 0;
   leaf.make_on_device(1, rows * static_cast<int64_t>(sizeof(TopkRow)));
 }

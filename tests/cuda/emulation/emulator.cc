@@ -195,20 +195,21 @@ void run(const Launch& launch, const std::function<void()>& kernel) {
   for (unsigned i = 0; i < launch.threads; ++i) stacks.emplace_back(new char[stack_bytes]);
   gridDim = launch.grid;
   blockDim = dim3(launch.threads);
-  for (unsigned y = 0; y < launch.grid.y; ++y) {
-    for (unsigned x = 0; x < launch.grid.x; ++x) {
-      Block here{launch, kernel, std::vector<Fiber>(launch.threads), std::vector<Warp>(launch.threads / 32)};
-      for (unsigned i = 0; i < launch.threads; ++i) {
-        here.fibers[i].thread = i;
-        here.fibers[i].stack = std::move(stacks[i]);
-      }
-      std::memset(launch.shared.data(), poison, launch.shared.size());
-      blockIdx = {x, y, 0};
-      block = &here;
-      run_block();
-      for (unsigned i = 0; i < launch.threads; ++i) stacks[i] = std::move(here.fibers[i].stack);
+  const auto run_one = [&](uint3 index) {
+    Block here{launch, kernel, std::vector<Fiber>(launch.threads), std::vector<Warp>(launch.threads / 32)};
+    for (unsigned i = 0; i < launch.threads; ++i) {
+      here.fibers[i].thread = i;
+      here.fibers[i].stack = std::move(stacks[i]);
     }
-  }
+    std::memset(launch.shared.data(), poison, launch.shared.size());
+    blockIdx = index;
+    block = &here;
+    run_block();
+    for (unsigned i = 0; i < launch.threads; ++i) stacks[i] = std::move(here.fibers[i].stack);
+  };
+  for (unsigned z = 0; z < launch.grid.z; ++z)
+    for (unsigned y = 0; y < launch.grid.y; ++y)
+      for (unsigned x = 0; x < launch.grid.x; ++x) run_one({x, y, z});
 }
 
 uint32_t shared_offset(const void* pointer) {

@@ -1,0 +1,51 @@
+// What the kernels around a call over gathered keys receive: what is selected, and where its keys go. In device memory
+// but for GatherParams itself. `Gathered` is the axis of the kept keys, as long as the window.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/attention_params.h"
+#include "cuda/topk_params.h"
+
+namespace anymask {
+
+// A plane of the mask: its kept keys, and of every row those it may see.
+struct GatherPlane {
+  int32_t* keys;  // [width], ascending; `*count` of them, the rest is not written
+  int32_t* count;
+  int32_t* slots;           // [s_kv]: where a key stands among them, -1 where it is dropped; null: nobody asks
+  int64_t *begins, *ends;   // [lines]: of a row, on the gathered axis
+  int32_t width, lines;     // lines: rows, or 1 where all see the same
+  int32_t infinity, bytes;  // of the selecting bias: its code, and an element's size
+};
+
+struct GatherSequence {
+  int64_t batch, kv_begin;     // of k and v
+  int64_t to_batch, to_begin;  // of the gathered ones
+  int32_t s_kv, width;         // keys; places on the gathered axis, those beyond a plane's count hold zeros
+};
+
+struct GatherParams {
+  const TopkPlane* selected;        // [num_planes]
+  const GatherPlane* planes;        // [num_planes]
+  const GatherSequence* sequences;  // [num_sequences]
+  const int32_t* plane_of;          // [num_sequences][plane_heads]
+  int32_t num_planes, num_sequences;
+  int32_t plane_heads;  // 1, or h_q
+  int32_t h_q, h_kv;
+  int32_t heads;             // of gathered K and V: h_kv, or h_q where the heads of a group keep different keys
+  int32_t d_qk, d_v, width;  // width: the largest
+  int32_t stretch;           // keys that a block lists, a multiple of list_keys
+  int32_t aligned;           // rows of k, v, dk and dv are whole pieces of 16 bytes
+  CudaTensor k, v, gathered_k, gathered_v;
+  CudaBias bias, gathered_bias;  // gathered: [num_sequences][bias_heads][width], no group of its own
+  int32_t bias_heads;
+
+  // Backward.
+  CudaTensor dk, dv, gathered_dk, gathered_dv;
+  CudaBias dbias, gathered_dbias;  // gathered: fp32
+  int64_t dbias_shape[4];          // of dbias, whose third axis is 1
+  DType dtype;                     // of dk and dv
+};
+
+}  // namespace anymask

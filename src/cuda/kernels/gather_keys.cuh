@@ -1,0 +1,230 @@
+// Keys of a selection that is one for all rows, brought together, so that attention runs on a short axis.
+//
+// gather_list  blocks (stretch of keys, plane). Counts what is kept before its stretch, then lists what is kept in it:
+//              every block reads what lies before it, from the second-level cache, instead of waiting for the others.
+// gather_rows  a warp a place of the gathered axis and head: its rows of K and V, or zeros where nothing is listed.
+// gather_bias  a thread a place: the additive bias, which one row serves.
+// gather_ends  a thread a row: the keys [begin, end) that the bands beside the selection leave it are the places
+//              [lower_bound(begin), lower_bound(end)), by two binary searches: causal is a prefix of the list.
+//
+// And back, for gradients: scatter_rows (a warp a key and head) and scatter_bias (a thread an element) read what a
+// key's place holds, zero where it was dropped; heads and sequences that share a row of the tensor are summed in their
+// order.
+#pragma once
+
+#include "cuda/gather_params.h"
+#include "cuda/tile/backward_score.cuh"
+#include "cuda/tile/block_sum.cuh"
+#include "cuda/tile/element.cuh"
+#include "mask/kinds/bias_codes.h"
+
+namespace anymask::gather {
+
+inline constexpr int threads = 256, warps = threads / 32;
+inline constexpr int list_threads = 1024, thread_keys = 8, list_keys = list_threads * thread_keys;  // at once
+
+// Bit i: key + i is a candidate and kept. Eight keys a thread, whole pieces of memory where they lie so.
+__device__ inline uint32_t kept_bits(const TopkPlane& row, const GatherPlane& plane, TopkRow cut, int32_t key) {
+  uint32_t bits = 0, candidates = ~0u;
+  if (row.among != nullptr) candidates = static_cast<uint32_t>(bit_range(row.among->begin - key, row.among->end - key));
+  if (row.among_words != nullptr && key < row.s_kv) candidates &= row.among_words[key / 32] >> (key % 32);
+  const auto look = [&](int i, int32_t code) {
+    const bool kept = code <= plane.infinity && (code > cut.key || (code == cut.key && key + i <= cut.tie));
+    bits |= static_cast<uint32_t>(kept) << i;
+  };
+  const auto* const values = static_cast<const uint8_t*>(row.values);
+  const bool whole =
+      row.stride_kv == 1 && key + thread_keys <= row.s_kv && reinterpret_cast<uintptr_t>(values) % 16 == 0;
+  if (whole && plane.bytes == 2) {
+    const uint4 eight = *reinterpret_cast<const uint4*>(values + int64_t{key} * 2);
+    const uint32_t pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      look(2 * i, BiasCodes::code(static_cast<uint16_t>(pairs[i])));
+      look(2 * i + 1, BiasCodes::code(static_cast<uint16_t>(pairs[i] >> 16)));
+    }
+    return bits & candidates;
+  }
+  for (int i = 0; i < thread_keys && key + i < row.s_kv; ++i) {
+    const int64_t at = (key + i) * row.stride_kv;
+    look(i, plane.bytes == 2 ? BiasCodes::code(reinterpret_cast<const uint16_t*>(values)[at])
+                             : BiasCodes::code(reinterpret_cast<const uint32_t*>(values)[at]));
+  }
+  return bits & candidates;
+}
+
+__global__ void __launch_bounds__(list_threads) gather_list(const __grid_constant__ GatherParams p) {
+  for (auto index = static_cast<int32_t>(blockIdx.y); index < p.num_planes; index += static_cast<int32_t>(gridDim.y)) {
+    const TopkPlane& row = p.selected[index];
+    const GatherPlane& plane = p.planes[index];
+    const TopkRow cut = *row.rows;
+    const auto first = static_cast<int32_t>(threadIdx.x) * thread_keys;
+    const int64_t begin = int64_t{blockIdx.x} * p.stretch, end = min(begin + p.stretch, int64_t{row.s_kv});
+    if (begin >= row.s_kv && blockIdx.x > 0) continue;
+    int32_t mine = 0, before = 0;
+#pragma unroll 4
+    for (int64_t at = 0; at < begin; at += list_keys)
+      mine += __popc(kept_bits(row, plane, cut, static_cast<int32_t>(at) + first));
+    exclusive_sum(mine, before);
+    for (int64_t at = begin; at < end; at += list_keys) {
+      const int32_t key = static_cast<int32_t>(at) + first;
+      const uint32_t kept = key < row.s_kv ? kept_bits(row, plane, cut, key) : 0;
+      int32_t total;
+      int32_t place = before + exclusive_sum(__popc(kept), total);
+      for (int i = 0; i < thread_keys && key + i < row.s_kv; ++i) {
+        const bool listed = (kept >> i & 1) != 0 && place < plane.width;
+        if (plane.slots != nullptr) plane.slots[key + i] = listed ? place : -1;
+        if (listed) plane.keys[place++] = key + i;
+      }
+      before += total;
+    }
+    if (end == row.s_kv && threadIdx.x == 0) *plane.count = min(before, plane.width);
+  }
+}
+
+__device__ inline const GatherPlane& plane_of(const GatherParams& p, int32_t sequence, int32_t head_q) {
+  return p.planes[p.plane_of[int64_t{sequence} * p.plane_heads + (p.plane_heads == 1 ? 0 : head_q)]];
+}
+
+__device__ inline uint16_t* row_at(const CudaTensor& t, int64_t batch, int64_t token, int32_t head) {
+  return static_cast<uint16_t*>(t.data) + batch * t.stride_b + token * t.stride_s + head * t.stride_h;
+}
+
+// By a warp; null: zeros.
+__device__ inline void copy_row(uint16_t* to, const uint16_t* from, int32_t dim, bool aligned) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (aligned) {
+    for (int i = lane; i < dim / 8; i += 32)
+      reinterpret_cast<uint4*>(to)[i] =
+          from != nullptr ? reinterpret_cast<const uint4*>(from)[i] : make_uint4(0, 0, 0, 0);
+  } else {
+    for (int i = lane; i < dim; i += 32) to[i] = from != nullptr ? from[i] : uint16_t{0};
+  }
+}
+
+// Blocks (places, head of the gathered, sequence).
+__global__ void __launch_bounds__(threads) gather_rows(const __grid_constant__ GatherParams p) {
+  const auto place = static_cast<int32_t>(blockIdx.x) * warps + static_cast<int32_t>(threadIdx.x) / 32;
+  const auto head = static_cast<int32_t>(blockIdx.y);
+  for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sequences; s += static_cast<int32_t>(gridDim.z)) {
+    const GatherSequence& sequence = p.sequences[s];
+    if (place >= sequence.width) continue;
+    const GatherPlane& plane = plane_of(p, s, head * (p.h_q / p.heads));
+    const bool listed = place < *plane.count;
+    const int64_t from = sequence.kv_begin + (listed ? plane.keys[place] : 0), to = sequence.to_begin + place;
+    const int32_t source = head / (p.heads / p.h_kv);
+    copy_row(row_at(p.gathered_k, sequence.to_batch, to, head),
+             listed ? row_at(p.k, sequence.batch, from, source) : nullptr, p.d_qk, p.aligned != 0);
+    copy_row(row_at(p.gathered_v, sequence.to_batch, to, head),
+             listed ? row_at(p.v, sequence.batch, from, source) : nullptr, p.d_v, p.aligned != 0);
+  }
+}
+
+// Blocks (places, bias head of the gathered, sequence).
+__global__ void __launch_bounds__(threads) gather_bias(const __grid_constant__ GatherParams p) {
+  const auto place = static_cast<int32_t>(blockIdx.x) * threads + static_cast<int32_t>(threadIdx.x);
+  const auto head = static_cast<int32_t>(blockIdx.y), head_q = head * (p.h_q / p.bias_heads);
+  for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sequences; s += static_cast<int32_t>(gridDim.z)) {
+    if (place >= p.sequences[s].width) continue;
+    const GatherPlane& plane = plane_of(p, s, head_q);
+    const bool listed = place < *plane.count;
+    const int64_t from = s * p.bias.stride_b + head_q / p.bias.group * p.bias.stride_h +
+                         (listed ? plane.keys[place] : 0) * p.bias.stride_kv;
+    const int64_t to = s * p.gathered_bias.stride_b + head * p.gathered_bias.stride_h + place;
+    if (p.bias.dtype == DType::f32) {
+      static_cast<uint32_t*>(p.gathered_bias.data)[to] = listed ? static_cast<const uint32_t*>(p.bias.data)[from] : 0;
+    } else {
+      static_cast<uint16_t*>(p.gathered_bias.data)[to] =
+          listed ? static_cast<const uint16_t*>(p.bias.data)[from] : uint16_t{0};
+    }
+  }
+}
+
+// How many of the listed keys are below `key`.
+__device__ inline int32_t lower_bound(const GatherPlane& plane, int32_t count, int32_t key) {
+  int32_t low = 0;
+  for (int32_t high = key <= 0 ? 0 : count; low < high;) {
+    const int32_t middle = (low + high) / 2;
+    if (plane.keys[middle] < key) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// Blocks (rows, plane).
+__global__ void __launch_bounds__(threads) gather_ends(const __grid_constant__ GatherParams p) {
+  for (auto index = static_cast<int32_t>(blockIdx.y); index < p.num_planes; index += static_cast<int32_t>(gridDim.y)) {
+    const GatherPlane& plane = p.planes[index];
+    const TopkLimits* const within = p.selected[index].within;
+    const int32_t count = *plane.count;
+    for (int64_t q = int64_t{blockIdx.x} * threads + threadIdx.x; q < plane.lines; q += int64_t{gridDim.x} * threads) {
+      plane.begins[q] = within != nullptr ? lower_bound(plane, count, within[q].begin) : 0;
+      plane.ends[q] = within != nullptr ? lower_bound(plane, count, within[q].end) : count;
+    }
+  }
+}
+
+// A row of a gradient from the rows of its gathered heads: at most one holds it unless heads of a group keep different
+// keys.
+__device__ inline void sum_row(const GatherParams& p, const CudaTensor& to, const CudaTensor& gathered, int32_t s,
+                               int32_t key, int32_t head, int32_t dim) {
+  const GatherSequence& sequence = p.sequences[s];
+  uint16_t* const out = row_at(to, sequence.batch, sequence.kv_begin + key, head);
+  const int32_t shared = p.heads / p.h_kv, lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const auto row_of = [&](int32_t i) -> const uint16_t* {
+    const int32_t from = head * shared + i, slot = plane_of(p, s, from * (p.h_q / p.heads)).slots[key];
+    return slot < 0 ? nullptr : row_at(gathered, sequence.to_batch, sequence.to_begin + slot, from);
+  };
+  if (shared == 1) return copy_row(out, row_of(0), dim, p.aligned != 0);
+  for (int32_t d = lane; d < dim; d += 32) {
+    float sum = 0;
+    for (int32_t i = 0; i < shared; ++i) {
+      const uint16_t* const row = row_of(i);
+      if (row != nullptr) sum += load_element(row, p.dtype, d);
+    }
+    store_element(out, p.dtype, d, sum);
+  }
+}
+
+// Blocks (keys, kv head, sequence).
+__global__ void __launch_bounds__(threads) scatter_rows(const __grid_constant__ GatherParams p) {
+  const auto head = static_cast<int32_t>(blockIdx.y);
+  for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sequences; s += static_cast<int32_t>(gridDim.z)) {
+    const int64_t step = int64_t{gridDim.x} * warps;
+    for (int64_t key = int64_t{blockIdx.x} * warps + threadIdx.x / 32; key < p.sequences[s].s_kv; key += step) {
+      sum_row(p, p.dk, p.gathered_dk, s, static_cast<int32_t>(key), head, p.d_qk);
+      sum_row(p, p.dv, p.gathered_dv, s, static_cast<int32_t>(key), head, p.d_v);
+    }
+  }
+}
+
+// Blocks (keys, head of the bias, batch entry of the bias).
+__global__ void __launch_bounds__(threads) scatter_bias(const __grid_constant__ GatherParams p) {
+  const auto head = static_cast<int32_t>(blockIdx.y);
+  const int64_t key = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (key >= p.dbias_shape[3]) return;
+  const auto shared = static_cast<int32_t>(p.bias_heads / p.dbias_shape[1]);
+  for (int64_t b = blockIdx.z; b < p.dbias_shape[0]; b += gridDim.z) {
+    float sum = 0;
+    const auto add = [&](int32_t s) {
+      if (key >= p.sequences[s].s_kv) return;
+      for (int32_t i = head * shared; i < (head + 1) * shared; ++i) {
+        const int32_t slot = plane_of(p, s, i * (p.h_q / p.bias_heads)).slots[key];
+        const CudaBias& from = p.gathered_dbias;
+        if (slot >= 0) sum += static_cast<const float*>(from.data)[s * from.stride_b + i * from.stride_h + slot];
+      }
+    };
+    if (p.dbias_shape[0] > 1) {
+      add(static_cast<int32_t>(b));
+    } else {
+      for (int32_t s = 0; s < p.num_sequences; ++s) add(s);
+    }
+    store_element(p.dbias.data, p.dbias.dtype, b * p.dbias.stride_b + head * p.dbias.stride_h + key * p.dbias.stride_kv,
+                  sum);
+  }
+}
+
+}  // namespace anymask::gather
