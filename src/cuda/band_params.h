@@ -42,7 +42,8 @@ struct BandSection {
 };
 
 // Items: for each section its rows of tiles, the longest first, each for all its heads; of rows that are cut their
-// pieces follow each other, and hold the slots that have their numbers.
+// pieces follow each other, and hold the slots that have their numbers. Rows of tiles are queries, or keys where the
+// kernel keeps keys and passes over queries.
 struct CudaBand {
   int32_t present;  // 0: the call has a plan instead
   int32_t num_items;
@@ -51,10 +52,11 @@ struct CudaBand {
   // listed.
   int32_t m_blocks, num_splits, pairs, pairs_per_section, heads;
   int32_t num_sections;
-  int32_t plane_heads;  // 1: the heads of a sequence share its plane
+  int32_t plane_heads;    // 1: the heads of a sequence share its plane
+  int32_t first_to_last;  // 1: without `order`, rows of tiles go from the first to the last, else the other way
 
-  // Offsets in the block; 0: none. order: rows of tiles by falling cost, [m_blocks] of one plane; none: from the last
-  // to the first. plane_of: [sequences][plane_heads]; none: all use plane 0.
+  // Offsets in the block; 0: none. order: rows of tiles by falling cost, [m_blocks] of one plane.
+  // plane_of: [sequences][plane_heads]; none: all use plane 0.
   uint32_t planes, steps, leaves, plane_of, sections, order, sequences;
 
   const std::byte* data;  // the block in device memory; null: it is `bytes`
@@ -62,7 +64,7 @@ struct CudaBand {
   alignas(16) std::byte bytes[inline_bytes];
 };
 
-// A row's keys, [begin, end); empty ones are {0, 0}.
+// A row's keys, or a key's rows, [begin, end); empty ones are {0, 0}.
 struct KeyRange {
   int32_t begin, end;
 };

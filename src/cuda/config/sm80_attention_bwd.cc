@@ -15,6 +15,34 @@ int32_t head_dim_class(int64_t dim) {
   return 256;
 }
 
+// Whether blocks that wait for memory once and for no other kernel are faster than fewer products (docs/notes/sm80.md,
+// Backward).
+void choose_small(const AttentionProblem& problem, const CudaDevice& device, Sm80AttentionBwdConfig& c) {
+  const int64_t head_dim = std::max(problem.d_qk, problem.d_v);
+  const int32_t rounded = head_dim <= 16 ? 16 : head_dim <= 32 ? 32 : head_dim <= 64 ? 64 : 128;
+  const auto blocks_of = [](int64_t tokens) { return (tokens + sm80_bwd_small_rows - 1) / sm80_bwd_small_rows; };
+  int64_t blocks = 0;
+  for (const Sequence& s : problem.sequences)
+    blocks += blocks_of(s.s_kv) * problem.h_kv + blocks_of(s.s_q) * problem.h_q;
+  const bool one_wave = blocks <= int64_t{device.num_sms} * sm80_bwd_small_blocks(rounded);
+  constexpr int64_t most = 65535;  // of a grid's second and third axis
+  if (c.natural) {
+    c.why_not_small = "scores have a softcap, a bias or ALiBi";
+  } else if (problem.dsinks.defined()) {
+    c.why_not_small = "the gradient of the sinks is a sum over all rows";
+  } else if (head_dim > 128) {
+    c.why_not_small = "head dims beyond 128 leave it no registers";
+  } else if (std::max(problem.max_s_q, problem.max_s_kv) > sm80_bwd_small_tokens(rounded, one_wave)) {
+    c.why_not_small = "sequences are longer than what seven products a tile are worth";
+  } else if (static_cast<int64_t>(problem.sequences.size()) > most || problem.h_q > most) {
+    c.why_not_small = "there are more than 65,535 sequences or heads";
+  } else {
+    c.small_head_dim = rounded;
+    c.small_key_blocks = static_cast<int32_t>(blocks_of(problem.max_s_kv));
+    c.small_query_blocks = static_cast<int32_t>(blocks_of(problem.max_s_q));
+  }
+}
+
 }  // namespace
 
 Sm80AttentionBwdConfig choose_sm80_attention_bwd(const AttentionProblem& problem, const CudaDevice& device,
@@ -52,6 +80,7 @@ Sm80AttentionBwdConfig choose_sm80_attention_bwd(const AttentionProblem& problem
                    : !group_shares_plane ? "the heads of a group keep different pairs"
                    : enough              ? "key tiles enough for every SM"
                                          : "too few key tiles to fill the device by kv heads";
+  choose_small(problem, device, c);
   return c;
 }
 
@@ -68,6 +97,13 @@ std::vector<Fact> Sm80AttentionBwdConfig::facts() const {
           {"dK, dV", per_kv_head ? cat("in registers: ", why_per_head) : cat("fp32 sums a query head: ", why_per_head)},
           {"copies", aligned ? "16 bytes" : "element by element: strides or addresses are not multiples of 16 bytes"},
           {"dbias", sums}};
+}
+
+std::vector<Fact> Sm80AttentionBwdConfig::small_facts() const {
+  return {{"kernel", "sm80_attention_bwd_small"},
+          {"head dim", cat(small_head_dim)},
+          {"launches", "one, of blocks of keys and blocks of queries"},
+          {"copies", aligned ? "16 bytes" : "element by element: strides or addresses are not multiples of 16 bytes"}};
 }
 
 }  // namespace anymask

@@ -33,6 +33,15 @@ constexpr Sm80BwdTiles sm80_bwd_tiles(int32_t head_dim, bool small) {
   }
 }
 
+// sm80_attention_bwd_small: keys or queries of a block, blocks that share a multiprocessor, and up to how many tokens
+// of a sequence it is worth (docs/notes/sm80.md, Backward): more where one wave of blocks is all there is.
+inline constexpr int32_t sm80_bwd_small_rows = 64;
+constexpr int32_t sm80_bwd_small_tokens(int32_t head_dim, bool one_wave) {
+  if (!one_wave) return head_dim <= 64 ? 320 : 128;
+  return head_dim <= 32 ? 512 : head_dim <= 64 ? 384 : 256;
+}
+constexpr int32_t sm80_bwd_small_blocks(int32_t head_dim) { return head_dim <= 32 ? 4 : head_dim <= 64 ? 3 : 2; }
+
 struct Sm80AttentionBwdConfig {
   enum class Dbias : uint8_t { none, stored, summed };  // summed: broadcast over rows, heads or batch
 
@@ -51,12 +60,20 @@ struct Sm80AttentionBwdConfig {
   Dbias dbias = Dbias::none;
   int64_t dbias_shape[4] = {0, 0, 0, 0};
 
+  // Short sequences in one launch; 0: these are none, else both head dims rounded up to 16, 32, 64 or 128. For masks
+  // that are bands.
+  int32_t small_head_dim = 0;
+  int32_t small_key_blocks = 0, small_query_blocks = 0;  // of the longest sequence
+  const char* why_not_small = "";
+
   const char* why_passes = "";
   const char* why_per_head = "";
 
   PlanShape dkdv_plan() const { return {.tile_m = tiles.keys, .transposed = true, .per_kv_head = per_kv_head}; }
+  PlanShape small_plan() const { return {.tile_m = sm80_bwd_small_rows}; }
   PlanShape dq_plan() const { return {.tile_m = tiles.dq_rows, .transposed = false}; }  // wanted with two passes alone
   std::vector<Fact> facts() const;
+  std::vector<Fact> small_facts() const;
 };
 
 // `group_shares_plane`: the query heads that share a kv head keep the same pairs.

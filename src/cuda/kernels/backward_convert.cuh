@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/tile/backward_scratch.h"
 #include "cuda/tile/backward_words.cuh"
@@ -16,6 +17,7 @@ namespace anymask {
 template <class T>
 __global__ void __launch_bounds__(256) backward_convert_dq(const __grid_constant__ AttentionParams p,
                                                            const __grid_constant__ BackwardScratch w, int head_dim) {
+  ptx::wait_for_previous();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
   const int64_t block = int64_t{blockIdx.x} * 4 + warp / 2;
   const auto first_block = [&](int n) {
@@ -61,6 +63,7 @@ __global__ void __launch_bounds__(256) backward_convert_dq(const __grid_constant
 template <class T>
 __global__ void __launch_bounds__(256) backward_sum_heads(const __grid_constant__ AttentionParams p,
                                                           const __grid_constant__ BackwardScratch w, int head_dim) {
+  ptx::wait_for_previous();
   const bool is_dv = blockIdx.z == 1;
   const int64_t element = (int64_t{blockIdx.x} * 256 + threadIdx.x) * 2;
   if (element >= w.kv_stride) return;

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/tile/backward_score.cuh"
 #include "cuda/tile/backward_scratch.h"
 
@@ -29,6 +30,7 @@ __device__ __forceinline__ int64_t dbias_size(const BackwardScratch& w) {
 // Any grid. Sums, or the tensor itself.
 __global__ void __launch_bounds__(256)
     backward_zero_dbias(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+  ptx::wait_for_previous();
   for (int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x; i < dbias_size(w); i += int64_t{gridDim.x} * 256) {
     if (w.dbias_sum != nullptr) {
       w.dbias_sum[i] = 0;
@@ -43,6 +45,7 @@ __global__ void __launch_bounds__(256)
 template <class T>
 __global__ void __launch_bounds__(256)
     backward_dbias_bounds(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+  ptx::wait_for_previous();
   const auto largest = [&](int which, float x) {
     const uint32_t bits = __reduce_max_sync(__activemask(), __float_as_uint(x) & 0x7fffffffu);
     if (bits > w.dbias_bounds[which]) atomicMax(w.dbias_bounds + which, bits);
@@ -71,6 +74,7 @@ __global__ void __launch_bounds__(256)
 // One thread.
 __global__ void backward_dbias_unit(const __grid_constant__ AttentionParams p,
                                     const __grid_constant__ BackwardScratch w) {
+  ptx::wait_for_previous();
   const double bound = (2 * sqrt(double{__uint_as_float(w.dbias_bounds[0])} * __uint_as_float(w.dbias_bounds[1])) +
                         __uint_as_float(w.dbias_bounds[2])) *
                        1.01 * static_cast<double>(w.rows) * p.h_q;
@@ -81,6 +85,7 @@ __global__ void backward_dbias_unit(const __grid_constant__ AttentionParams p,
 // Any grid.
 __global__ void __launch_bounds__(256)
     backward_finish_dbias(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+  ptx::wait_for_previous();
   const int exponent = *w.dbias_exponent;
   for (int64_t i = int64_t{blockIdx.x} * 256 + threadIdx.x; i < dbias_size(w); i += int64_t{gridDim.x} * 256) {
     const auto sum = static_cast<double>(static_cast<long long>(w.dbias_sum[i]));

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/tile/backward_score.cuh"
 #include "cuda/tile/backward_scratch.h"
 #include "cuda/tile/backward_words.cuh"
@@ -40,6 +41,7 @@ __device__ __forceinline__ float block_sum(float x) {
 template <class T>
 __global__ void __launch_bounds__(256)
     backward_delta(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+  ptx::wait_for_previous();
   const int head = blockIdx.y, part = threadIdx.x % 8;
   if (blockIdx.x == 0 && head == 0 && threadIdx.x < 2) w.counters[threadIdx.x] = 0;
   if (w.dq_sum != nullptr) {
@@ -99,6 +101,7 @@ __global__ void __launch_bounds__(256)
 // grid [h_q], 256 threads.
 __global__ void __launch_bounds__(256)
     backward_dsinks(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
+  ptx::wait_for_previous();
   const int head = blockIdx.x;
   float sum = 0;
   for (int i = threadIdx.x; i < w.dsinks_blocks; i += 256) sum += w.dsinks_sum[int64_t{head} * w.dsinks_blocks + i];

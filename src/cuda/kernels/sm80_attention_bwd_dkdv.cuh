@@ -3,12 +3,13 @@
 //   S^T = K Q^T    P^T = exp2(c S^T - lse)    dP^T = V dO^T    dS^T = P^T (dP^T - delta)
 //   dV += P^T dO   dK += dS^T Q               dQ += dS K       (dK, dQ times scale at the end)
 //
-// Inputs [batch, token, head, dim]; the plan is the transposed one, rows of `keys` keys, columns of 128 queries;
-// row_lse and delta come from backward_delta. Outputs dk, dv (or fp32 sums per query head) and sums of dQ.
+// Inputs [batch, token, head, dim]; the plan is the transposed one, rows of `keys` keys, columns of 128 queries, or a
+// band, of which each key's rows are computed here; row_lse and delta come from backward_delta. Outputs dk, dv (or fp32
+// sums per query head) and sums of dQ.
 //
-// A block takes items (a row of key tiles of one head) from a counter. K and V of the item stay in shared memory; Q, dO
-// and their facts stream through `stages` buffers of `queries` rows. Eight warps, in four pairs; a pair owns
-// 16 * m_tiles keys. The first warp of a pair accumulates dV, the second dK:
+// A block begins with the item (a row of key tiles of one head) of its own number and takes others from a counter. K
+// and V of the item stay in shared memory; Q, dO and their facts stream through `stages` buffers of `queries` rows.
+// Eight warps, in four pairs; a pair owns 16 * m_tiles keys. The first warp of a pair accumulates dV, the second dK:
 //
 //   warps 0..3    S^T          P^T  ->    dV += P^T dO     dQ of the step before, half of it
 //   warps 4..7    the other half of that dQ   dP^T    -> dS^T    dK += dS^T Q
@@ -23,6 +24,7 @@
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/ld_st.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/threads.cuh"
@@ -30,8 +32,10 @@
 #include "cuda/tile/backward_score.cuh"
 #include "cuda/tile/backward_scratch.h"
 #include "cuda/tile/backward_words.cuh"
+#include "cuda/tile/band_rows.cuh"
 #include "cuda/tile/copy_tile.cuh"
 #include "cuda/tile/item_source.cuh"
+#include "cuda/tile/mask_bits.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/swizzle.cuh"
 
@@ -68,6 +72,8 @@ struct DkdvTile {
     DkdvStep steps[4];
     ScoreTerms terms[4];
     RunCursor cursor;
+    KeyBounds bounds[4];  // of a band: what each pair's keys need of the rows
+    BandRuns runs;
     CudaItem item;
     CudaSequence sequence;
     // Where query 0 of head 0 begins, in elements.
@@ -77,12 +83,21 @@ struct DkdvTile {
   };
 };
 
+template <class Tile>
+__device__ __forceinline__ void dkdv_start_head(typename Tile::Shared& s, const AttentionParams& p) {
+  if (p.band.present) {
+    s.cursor.start(s.runs);
+  } else {
+    s.cursor.start(s.item, p.plan.runs, s.sequence.s_q);
+  }
+}
+
 // By one thread, two steps ahead of everyone.
 template <class Tile>
 __device__ __forceinline__ void dkdv_write_step(typename Tile::Shared& s, int slot, const AttentionParams& p,
                                                 const BackwardScratch& w) {
   while (s.head < s.head_end && s.cursor.done()) {
-    if (++s.head < s.head_end) s.cursor.start(s.item, p.plan.runs, s.sequence.s_q);
+    if (++s.head < s.head_end) dkdv_start_head<Tile>(s, p);
   }
   if (s.head >= s.head_end) {
     s.steps[slot].rows = 0;
@@ -90,14 +105,33 @@ __device__ __forceinline__ void dkdv_write_step(typename Tile::Shared& s, int sl
   }
   s.steps[slot] = {s.cursor.key, s.sequence.s_q - s.cursor.key, s.cursor.full() ? -1 : s.cursor.bit_tile(), s.head};
   if (w.natural) s.terms[slot].set(p, s.item.sequence, s.head, s.sequence.s_q, s.sequence.s_kv);
-  s.cursor.advance(Tile::queries, s.item, p.plan.runs, s.sequence.s_q);
+  if (p.band.present) {
+    s.cursor.advance(Tile::queries, s.runs);
+  } else {
+    s.cursor.advance(Tile::queries, s.item, p.plan.runs, s.sequence.s_q);
+  }
 }
 
-// An item and its first two steps, by one thread.
+// The first two steps of an item, by one thread, when a band's bounds are there.
 template <class Tile>
-__device__ __noinline__ void dkdv_open_item(typename Tile::Shared& s, const AttentionParams& p,
-                                            const BackwardScratch& w) {
-  s.item = p.plan.items[s.index];
+__device__ __forceinline__ void dkdv_open_steps(typename Tile::Shared& s, const AttentionParams& p,
+                                                const BackwardScratch& w) {
+  if (p.band.present) {
+    KeyBounds together = s.bounds[0];
+#pragma unroll 1
+    for (int pair = 1; pair < 4; ++pair) together.join(s.bounds[pair]);
+    s.runs.set(together, Tile::queries, s.sequence.s_q);
+  }
+  dkdv_start_head<Tile>(s, p);
+  dkdv_write_step<Tile>(s, 0, p, w);
+  dkdv_write_step<Tile>(s, 1, p, w);
+}
+
+// An item, by one thread. Inlined, so that the parameters are read as constants and not as memory.
+template <class Tile>
+__device__ __forceinline__ void dkdv_open_item(typename Tile::Shared& s, const AttentionParams& p,
+                                               const BackwardScratch& w) {
+  s.item = item_of(p, s.index);
   s.sequence = sequence_of(p, s.item.sequence);
   // Items count kv heads where the kernel writes dk and dv, query heads where sums are kept.
   s.head = w.dk_sum == nullptr ? s.item.head * p.group : s.item.head;
@@ -108,9 +142,6 @@ __device__ __noinline__ void dkdv_open_item(typename Tile::Shared& s, const Atte
   s.dout_offset = s.sequence.batch * p.dout.stride_b + s.sequence.q_begin * p.dout.stride_s;
   s.stats_offset = s.sequence.batch * p.tokens_q + s.sequence.q_begin;
   s.dq_offset = (s.stats_offset / 16 + s.item.sequence) * (16 * Tile::head_dim);
-  s.cursor.start(s.item, p.plan.runs, s.sequence.s_q);
-  dkdv_write_step<Tile>(s, 0, p, w);
-  dkdv_write_step<Tile>(s, 1, p, w);
 }
 
 // Q and lse by warps 0..3, dO and delta by warps 4..7. Rows beyond the end have lse +inf: their P is 0.
@@ -153,10 +184,11 @@ __device__ __forceinline__ void dkdv_add_dq(const typename Tile::Shared& s, cons
   }
 }
 
-// Bits of the warp's keys and this step's queries; keys beyond the end have none.
+// Bits of the warp's keys and this step's queries; keys beyond the end have none. `mine`: of a band, what rows keep key
+// number lane % (16 * m_tiles) of the warp.
 template <class Tile>
 __device__ __forceinline__ void dkdv_load_words(uint32_t (&words)[Tile::m_tiles][2], const typename Tile::Shared& s,
-                                                const DkdvStep& step, int first_key, int lane,
+                                                const DkdvStep& step, const KeyRange& mine, int first_key, int lane,
                                                 const AttentionParams& p) {
 #pragma unroll
   for (int m = 0; m < Tile::m_tiles; ++m) {
@@ -164,9 +196,16 @@ __device__ __forceinline__ void dkdv_load_words(uint32_t (&words)[Tile::m_tiles]
     for (int h = 0; h < 2; ++h) {
       const int key = first_key + m * 16 + h * 8 + lane / 4;
       words[m][h] = key < s.keys_left ? 0xffffffffu : 0;
-      if (step.bit_tile >= 0)
+      if (step.bit_tile >= 0 && p.band.present) {
+        const int begin = __shfl_sync(0xffffffffu, mine.begin, m * 16 + h * 8 + lane / 4) - step.query0;
+        const int end = __shfl_sync(0xffffffffu, mine.end, m * 16 + h * 8 + lane / 4) - step.query0;
+        uint32_t kept = columns_between(begin, end, lane);
+        if (Tile::queries > 64) kept |= columns_between(begin - 64, end - 64, lane) << 16;
+        words[m][h] &= kept;
+      } else if (step.bit_tile >= 0) {
         words[m][h] &= __ldg(p.plan.bit_units + int64_t{step.bit_tile} * (Tile::keys * 4) + key * 4 + lane % 4) >>
                        (step.query0 % 128 / 4);
+      }
     }
   }
 }
@@ -176,13 +215,14 @@ template <class Tile>
 __device__ __forceinline__ void dkdv_probabilities(uint32_t (&packed)[Tile::m_tiles][Tile::q_tiles][4],
                                                    const float (&score)[Tile::m_tiles][2 * Tile::q_tiles][4],
                                                    const typename Tile::Shared& s, const DkdvStep& step, int stage,
-                                                   uint32_t to, int first_key, int lane, const AttentionParams& p) {
+                                                   const KeyRange& mine, uint32_t to, int first_key, int lane,
+                                                   const AttentionParams& p) {
   using T = typename Tile::T;
   const float* const lse = &s.lse[stage][2 * (lane % 4)];
   const float c = p.softmax_scale * log2_e_f;
   const auto exponentiate = [&](auto masked) {
     uint32_t words[Tile::m_tiles][2];
-    if constexpr (decltype(masked)::value) dkdv_load_words<Tile>(words, s, step, first_key, lane, p);
+    if constexpr (decltype(masked)::value) dkdv_load_words<Tile>(words, s, step, mine, first_key, lane, p);
 #pragma unroll
     for (int j = 0; j < Tile::q_tiles; ++j) {
       float2 base[2];
@@ -220,14 +260,14 @@ template <class Tile>
 __device__ __forceinline__ void dkdv_natural_probabilities(uint32_t (&packed)[Tile::m_tiles][Tile::q_tiles][4],
                                                            const float (&score)[Tile::m_tiles][2 * Tile::q_tiles][4],
                                                            const typename Tile::Shared& s, int i, int stage,
-                                                           uint32_t to, int first_key, int lane,
+                                                           const KeyRange& mine, uint32_t to, int first_key, int lane,
                                                            const AttentionParams& p) {
   using T = typename Tile::T;
   const DkdvStep& step = s.steps[i & 3];
   const ScoreTerms& terms = s.terms[i & 3];
   const float* const lse = &s.lse[stage][2 * (lane % 4)];
   uint32_t words[Tile::m_tiles][2];
-  dkdv_load_words<Tile>(words, s, step, first_key, lane, p);
+  dkdv_load_words<Tile>(words, s, step, mine, first_key, lane, p);
 #pragma unroll
   for (int j = 0; j < Tile::q_tiles; ++j) {
 #pragma unroll
@@ -295,7 +335,7 @@ template <class Tile>
 __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const BackwardScratch& w) {
   using T = typename Tile::T;
   constexpr int m_tiles = Tile::m_tiles, q_tiles = Tile::q_tiles, head_dim = Tile::head_dim;
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(128) unsigned char memory[];
   auto& s = *reinterpret_cast<typename Tile::Shared*>(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, pair = warp % 4;
   const bool role_dk = warp >= 4, one_pass = w.dq_sum != nullptr;
@@ -305,9 +345,11 @@ __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const 
   const uint32_t exchange = ptx::shared_address(s.ds[0]) + static_cast<uint32_t>(first_key * Tile::queries * 2);
   constexpr uint32_t buffer_bytes = sizeof(s.ds[0]);
 
-  if (threadIdx.x == 0) s.index = atomicAdd(p.work_counter, 1);
+  ptx::wait_for_previous();
+  const int num_items = count_items(p);
+  if (threadIdx.x == 0) s.index = static_cast<int32_t>(blockIdx.x);
   __syncthreads();
-  while (s.index < *p.plan.num_items) {
+  while (s.index < num_items) {
     if (threadIdx.x == 0) dkdv_open_item<Tile>(s, p, w);
     __syncthreads();
     {
@@ -318,6 +360,19 @@ __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const 
       load_tile<Tile::keys, head_dim, 128>(ptx::shared_address(role_dk ? s.v : s.k), source, t.stride_s, s.keys_left,
                                            role_dk ? p.d_v : p.d_qk, w.aligned != 0, threadIdx.x % 128);
     }
+    KeyRange mine{0, 0};
+    if (p.band.present) {
+      // By those who will need it. Keys beyond the last one repeat it.
+      if (!role_dk) {
+        const int key = s.key0 + first_key + lane % (16 * m_tiles);
+        mine = band_column(p.band, band_plane(p.band, s.item.sequence, s.item.head), min(key, s.sequence.s_kv - 1));
+        const KeyBounds together = warp_bounds(bounds_of(mine));
+        if (lane == 0) s.bounds[pair] = together;
+      }
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) dkdv_open_steps<Tile>(s, p, w);
+    __syncthreads();
     if (Tile::stages == 2 && s.steps[0].rows > 0) dkdv_load_step<Tile>(s, s.steps[0], 0, role_dk, p, w);
     ptx::cp_async_commit();
 
@@ -361,9 +416,9 @@ __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const 
         float score[m_tiles][2 * q_tiles][4] = {};
         multiply_rows<T, head_dim>(score, ptx::shared_address(s.k) + row_offset, ptx::shared_address(s.q[stage]), lane);
         if (w.natural) {
-          dkdv_natural_probabilities<Tile>(packed, score, s, i, stage, ds, first_key, lane, p);
+          dkdv_natural_probabilities<Tile>(packed, score, s, i, stage, mine, ds, first_key, lane, p);
         } else {
-          dkdv_probabilities<Tile>(packed, score, s, step, stage, ds, first_key, lane, p);
+          dkdv_probabilities<Tile>(packed, score, s, step, stage, mine, ds, first_key, lane, p);
         }
         ptx::barrier_arrive(1 + pair, 64);
         // dV += P^T dO
@@ -377,6 +432,10 @@ __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const 
       dkdv_add_dq<Tile>(s, s.steps[(i - 1) & 3], (i - 1) & 1, warp, lane, w);
       __syncthreads();
     }
+
+    const auto blocks = static_cast<int32_t>(gridDim.x);
+    int32_t next = num_items;
+    if (threadIdx.x == 0 && blocks < num_items) next = blocks + atomicAdd(p.work_counter, 1);
 
     // dV over V, dK over K, each warp its own rows; or fp32 sums.
     const float unit = role_dk ? p.softmax_scale : probability_unit<T>;
@@ -417,7 +476,7 @@ __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const 
                                          t.stride_s, rows, role_dk ? p.d_qk : p.d_v, w.aligned != 0, tile, lane);
     }
     __syncthreads();
-    if (threadIdx.x == 0) s.index = atomicAdd(p.work_counter, 1);
+    if (threadIdx.x == 0) s.index = next;
     __syncthreads();
   }
 }

@@ -3,22 +3,26 @@
 //
 //   S = Q K^T    P = exp2(c S - lse)    dP = dO V^T    dS = P (dP - delta)    dQ += dS K    (times scale at the end)
 //
-// Inputs [batch, token, head, dim]; the plan is the forward one, rows of `rows` queries, items count query heads;
-// row_lse and delta come from backward_delta. Outputs dq, every row of it, and dbias where pairs are kept.
+// Inputs [batch, token, head, dim]; the plan is the forward one, rows of `rows` queries, items count query heads, or a
+// band, of which each row's keys are computed here; row_lse and delta come from backward_delta. Outputs dq, every row
+// of it, and dbias where pairs are kept.
 //
-// A block takes items from a counter. Q and dO stay in shared memory, K and V stream through two buffers of `keys`
-// rows. A warp owns 16 rows: nothing passes between warps, dS is the next product's operand as it lies in registers,
-// and a step has one barrier. Two blocks share an SM where they fit: one multiplies while the other exponentiates.
+// A block begins with the item of its own number and takes others from a counter. Q and dO stay in shared memory, K and
+// V stream through two buffers of `keys` rows. A warp owns 16 rows: nothing passes between warps, dS is the next
+// product's operand as it lies in registers, and a step has one barrier. Two blocks share an SM where they fit: one
+// multiplies while the other exponentiates.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/attention_params.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/ld_st.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/tile/backward_products.cuh"
 #include "cuda/tile/backward_score.cuh"
 #include "cuda/tile/backward_scratch.h"
+#include "cuda/tile/band_rows.cuh"
 #include "cuda/tile/copy_tile.cuh"
 #include "cuda/tile/item_source.cuh"
 #include "cuda/tile/mask_bits.cuh"
@@ -48,6 +52,9 @@ struct DqTile {
     CudaItem item;
     CudaSequence sequence;
     RunCursor cursor;
+    KeyRange ranges[rows];    // of a band: what each row keeps
+    KeyBounds bounds[warps];  // and what each warp's rows do together
+    BandRuns runs;
     DqStep steps[4];
     ScoreTerms terms;
     float dbias_unit;
@@ -61,7 +68,27 @@ __device__ __forceinline__ void dq_write_step(typename Tile::Shared& s, int slot
   step.key0 = -1;
   if (s.cursor.done()) return;
   step = {s.cursor.key, s.cursor.full() ? -1 : s.cursor.bit_tile()};
-  s.cursor.advance(Tile::keys, s.item, p.plan.runs, s.sequence.s_kv);
+  if (p.band.present) {
+    s.cursor.advance(Tile::keys, s.runs);
+  } else {
+    s.cursor.advance(Tile::keys, s.item, p.plan.runs, s.sequence.s_kv);
+  }
+}
+
+// The first two steps of an item, by one thread, when a band's bounds are there.
+template <class Tile>
+__device__ __forceinline__ void dq_open_steps(typename Tile::Shared& s, const AttentionParams& p) {
+  if (p.band.present) {
+    KeyBounds together = s.bounds[0];
+#pragma unroll 1
+    for (int warp = 1; warp < Tile::warps; ++warp) together.join(s.bounds[warp]);
+    s.runs.set(together, Tile::keys, s.sequence.s_kv);
+    s.cursor.start(s.runs);
+  } else {
+    s.cursor.start(s.item, p.plan.runs, s.sequence.s_kv);
+  }
+  dq_write_step<Tile>(s, 0, p);
+  dq_write_step<Tile>(s, 1, p);
 }
 
 // K and V of the step at `key`.
@@ -134,22 +161,21 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     sm80_attention_bwd_dq(const __grid_constant__ AttentionParams p, const __grid_constant__ BackwardScratch w) {
   using T = typename Tile::T;
   constexpr int head_dim = Tile::head_dim, n_tiles = Tile::keys / 8;
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(128) unsigned char memory[];
   auto& s = *reinterpret_cast<typename Tile::Shared*>(memory);
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
   const uint32_t row_offset = static_cast<uint32_t>(warp_row * head_dim * 2);
 
-  if (threadIdx.x == 0) s.index = atomicAdd(p.work_counter, 1);
+  ptx::wait_for_previous();
+  const int num_items = count_items(p);
+  if (threadIdx.x == 0) s.index = static_cast<int32_t>(blockIdx.x);
   __syncthreads();
-  while (s.index < *p.plan.num_items) {
+  while (s.index < num_items) {
     if (threadIdx.x == 0) {
-      s.item = p.plan.items[s.index];
+      s.item = item_of(p, s.index);
       s.sequence = sequence_of(p, s.item.sequence);
       if (w.natural) s.terms.set(p, s.item.sequence, s.item.head, s.sequence.s_q, s.sequence.s_kv);
       s.dbias_unit = w.dbias_sum == nullptr ? 0 : exp2f(static_cast<float>(*w.dbias_exponent));
-      s.cursor.start(s.item, p.plan.runs, s.sequence.s_kv);
-      dq_write_step<Tile>(s, 0, p);
-      dq_write_step<Tile>(s, 1, p);
     }
     __syncthreads();
     const int row0 = s.item.m_block * Tile::rows, rows_left = s.sequence.s_q - row0;
@@ -166,6 +192,17 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
                                                          s.item.head * p.dout.stride_h,
                                                      p.dout.stride_s, rows_left, p.d_v, w.aligned != 0, threadIdx.x);
     }
+    if (p.band.present) {
+      // Rows beyond the last one repeat it.
+      const KeyRange mine = band_row(p.band, band_plane(p.band, s.item.sequence, s.item.head),
+                                     min(row0 + warp_row + lane % 16, s.sequence.s_q - 1));
+      const KeyBounds together = warp_bounds(bounds_of(mine));
+      if (lane < 16) s.ranges[warp_row + lane] = mine;
+      if (lane == 0) s.bounds[warp_row / 16] = together;
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) dq_open_steps<Tile>(s, p);
+    __syncthreads();
     if (s.steps[0].key0 >= 0) dq_load_step<Tile>(s, s.steps[0].key0, 0, p, w);
     ptx::cp_async_commit();
 
@@ -188,7 +225,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
 
       uint32_t words[2] = {0xffffffffu, 0xffffffffu};
       const bool masked = bit_tile >= 0 || keys_left < Tile::keys;
-      if (bit_tile >= 0) {
+      if (bit_tile >= 0 && p.band.present) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const KeyRange kept = s.ranges[warp_row + lane / 4 + 8 * h];
+          words[h] = columns_between(kept.begin - key0, kept.end - key0, lane);
+        }
+      } else if (bit_tile >= 0) {
 #pragma unroll
         for (int h = 0; h < 2; ++h)
           words[h] = __ldg(p.plan.bit_units + int64_t{bit_tile} * (Tile::rows * 4) + (warp_row + lane / 4 + 8 * h) * 4 +
@@ -265,6 +308,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
       accumulate_rows<T, head_dim>(dq, packed, ptx::shared_address(s.k[stage]), lane);
     }
 
+    const auto blocks = static_cast<int32_t>(gridDim.x);
+    int32_t next = num_items;
+    if (threadIdx.x == 0 && blocks < num_items) next = blocks + atomicAdd(p.work_counter, 1);
+
     // dQ over Q, each warp its own rows.
     ptx::cp_async_wait<0>();
     __syncthreads();
@@ -281,7 +328,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
                                  (s.sequence.q_begin + row0 + warp_row) * p.dq.stride_s + s.item.head * p.dq.stride_h,
                              p.dq.stride_s, rows_left - warp_row, p.d_qk, w.aligned != 0, tile, lane);
     __syncthreads();
-    if (threadIdx.x == 0) s.index = atomicAdd(p.work_counter, 1);
+    if (threadIdx.x == 0) s.index = next;
     __syncthreads();
   }
 }

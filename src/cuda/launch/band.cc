@@ -26,36 +26,46 @@ constexpr int64_t max_ordered = 256;
 // Values beyond what any row or key is say no more than this one.
 int32_t narrow(int64_t x) { return static_cast<int32_t>(std::clamp<int64_t>(x, -max_tokens, max_tokens)); }
 
-std::string why_no_band(const BoundMask& mask) {
-  for (const PlaneMask& plane : mask.planes) {
-    const PlaneMask::Code& code = plane.code();
-    if (plane.unread()) return "arrays of the mask lie on the device, where plans are made";
-    if (!code.band) return "a row may keep more than one interval of keys, or one that moves backward";
-    if (code.stack > max_levels)
-      return cat("the expression needs ", code.stack, " levels of evaluation; without a plan it may need ", max_levels);
-    if (code.leaves.size() > std::numeric_limits<uint16_t>::max() ||
-        !std::all_of(code.leaves.begin(), code.leaves.end(), [](const auto& leaf) { return leaf->ops->ends; }))
-      return "a kind of mask does not say where its rows end in a form that kernels read";
-    if (plane.s_q > max_tokens || plane.s_kv > max_tokens) return "sequences have more than 2^29 tokens";
+// Tiles of `columns` keys that each `tokens` rows meet, in their order; with `transposed` the other way round: tiles of
+// `columns` rows that each `tokens` keys meet.
+std::vector<int64_t> tiles_of(const PlaneMask& plane, int64_t tokens, int64_t columns, bool transposed) {
+  std::vector<int64_t> tiles(static_cast<size_t>(((transposed ? plane.s_kv : plane.s_q) + tokens - 1) / tokens));
+  const int64_t step = transposed ? columns : tokens, width = transposed ? tokens : columns;
+  for (int64_t q = 0; q < plane.s_q; q += step) {
+    const Interval first = plane.interval(q), last = plane.interval(std::min(q + step, plane.s_q) - 1);
+    if (first.begin >= last.end) continue;
+    const int64_t begin = first.begin / width, end = (last.end + width - 1) / width;
+    if (!transposed) {
+      tiles[static_cast<size_t>(q / step)] = end - begin;
+    } else {
+      for (int64_t n = begin; n < end; ++n) ++tiles[static_cast<size_t>(n)];
+    }
   }
-  return {};
+  return tiles;
 }
 
-// Rows of tiles by falling cost, from the last to the first among equals; nothing where that is the order anyway.
-std::vector<uint16_t> order_of(const PlaneMask& plane, int64_t tokens) {
-  const int64_t count = (plane.s_q + tokens - 1) / tokens;
-  if (count > max_ordered) return {};
-  std::vector<int64_t> tiles(static_cast<size_t>(count));
-  for (int64_t m = 0; m < count; ++m) {
-    const Interval first = plane.interval(m * tokens), last = plane.interval(std::min((m + 1) * tokens, plane.s_q) - 1);
-    tiles[static_cast<size_t>(m)] =
-        first.begin >= last.end ? 0 : (last.end + plan_tile_n - 1) / plan_tile_n - first.begin / plan_tile_n;
-  }
-  if (std::is_sorted(tiles.begin(), tiles.end())) return {};
+// Rows of tiles by falling cost, in their usual order among equals (keys from the first to the last, queries the other
+// way); nothing where that is the order anyway.
+std::vector<uint16_t> order_of(const PlaneMask& plane, int64_t tokens, bool transposed) {
+  if (((transposed ? plane.s_kv : plane.s_q) + tokens - 1) / tokens > max_ordered) return {};
+  const int64_t columns = transposed ? std::max<int64_t>(plan_tile_n, plane.s_q / max_ordered + 1) : plan_tile_n;
+  const std::vector<int64_t> tiles = tiles_of(plane, tokens, columns, transposed);
   std::vector<uint16_t> order(tiles.size());
-  std::iota(order.rbegin(), order.rend(), uint16_t{0});
-  std::stable_sort(order.begin(), order.end(), [&tiles](uint16_t a, uint16_t b) { return tiles[a] > tiles[b]; });
+  std::iota(order.begin(), order.end(), uint16_t{0});
+  if (!transposed) std::reverse(order.begin(), order.end());
+  const auto longer = [&tiles](uint16_t a, uint16_t b) { return tiles[a] > tiles[b]; };
+  if (std::is_sorted(order.begin(), order.end(), longer)) return {};
+  std::stable_sort(order.begin(), order.end(), longer);
   return order;
+}
+
+// Query heads of one item.
+int64_t heads_of_item(const AttentionProblem& problem, const PlanShape& shape) {
+  return shape.transposed ? (shape.per_kv_head ? problem.group() : 1) : shape.fold;
+}
+int64_t rows_of(const Sequence& s, const PlanShape& shape) {
+  const int64_t tokens = shape.tile_m / shape.fold;
+  return ((shape.transposed ? s.s_kv : s.s_q) + tokens - 1) / tokens;
 }
 
 // Whether sequences have one length, and their rows as many pieces.
@@ -86,16 +96,31 @@ std::vector<int32_t> pieces_of_sequences(const BoundMask& mask, const AttentionP
 
 }  // namespace
 
+std::string why_no_band(const BoundMask& mask) {
+  for (const PlaneMask& plane : mask.planes) {
+    const PlaneMask::Code& code = plane.code();
+    if (plane.unread()) return "arrays of the mask lie on the device, where plans are made";
+    if (!code.band) return "a row may keep more than one interval of keys, or one that moves backward";
+    if (code.stack > max_levels)
+      return cat("the expression needs ", code.stack, " levels of evaluation; without a plan it may need ", max_levels);
+    if (code.leaves.size() > std::numeric_limits<uint16_t>::max() ||
+        !std::all_of(code.leaves.begin(), code.leaves.end(), [](const auto& leaf) { return leaf->ops->ends; }))
+      return "a kind of mask does not say where its rows end in a form that kernels read";
+    if (plane.s_q > max_tokens || plane.s_kv > max_tokens) return "sequences have more than 2^29 tokens";
+  }
+  return {};
+}
+
 BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape, bool reads)
     : refusal_(reads ? why_no_band(mask) : "three warpgroups leave the kernel no registers to evaluate rows with") {
-  const int64_t fold = shape.fold, tokens = shape.tile_m / fold, heads = problem.h_q / fold;
+  const int64_t fold = heads_of_item(problem, shape), heads = problem.h_q / fold;
   if (!refusal_.empty()) return;
 
   std::vector<PlaneUse> uses;
   for (const PlaneMask& plane : mask.planes) uses.push_back({0, (plane.s_kv + plan_tile_n - 1) / plan_tile_n});
   int64_t items = 0;
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
-    items += (problem.sequences[s].s_q + tokens - 1) / tokens * heads;
+    items += rows_of(problem.sequences[s], shape) * heads;
     for (int64_t head = 0; head < heads; ++head)
       ++uses[static_cast<size_t>(mask.plane(static_cast<int64_t>(s), head * fold))].pairs;
   }
@@ -106,7 +131,7 @@ BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, c
   const std::vector<int32_t> pieces = pieces_of_sequences(mask, problem, band_pieces(mask, uses, items, shape), fold);
   items = 0;
   for (size_t s = 0; s < pieces.size(); ++s) {
-    items += (problem.sequences[s].s_q + tokens - 1) / tokens * heads * pieces[s];
+    items += rows_of(problem.sequences[s], shape) * heads * pieces[s];
     if (pieces[s] > 1) slots_ = 1;
   }
   if (std::find(pieces.begin(), pieces.end(), 0) != pieces.end()) {
@@ -118,9 +143,10 @@ BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, c
   band_.present = 1;
   band_.num_items = static_cast<int32_t>(items);
   band_.heads = static_cast<int32_t>(heads);
+  band_.first_to_last = shape.transposed ? 1 : 0;
   block_.resize(16);  // offset 0 is none
   add_planes(mask);
-  // Heads of a fold share their planes.
+  // Heads of an item share their planes.
   band_.plane_heads = mask.heads == 1 ? 1 : static_cast<int32_t>(heads);
   if (mask.planes.size() > 1) {
     std::vector<int32_t> plane_of;
@@ -130,7 +156,7 @@ BandSource::BandSource(const BoundMask& mask, const AttentionProblem& problem, c
     }
     band_.plane_of = append(plane_of);
   }
-  add_sections(problem, mask, tokens, fold, pieces);
+  add_sections(problem, mask, shape, pieces);
   if (block_.size() > std::numeric_limits<uint32_t>::max()) refusal_ = "arguments of the mask take more than 4 GB";
 }
 
@@ -193,12 +219,14 @@ void BandSource::add_planes(const BoundMask& mask) {
   band_.leaves = append(leaves);
 }
 
-void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold,
+void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& mask, const PlanShape& shape,
                               std::span<const int32_t> pieces) {
   const std::vector<Sequence>& sequences = problem.sequences;
-  const int64_t group = std::max<int64_t>(problem.group() / fold, 1);
-  const auto bytes_of = [&](const Sequence& s) {  // K and V of one kv head
-    return 2.0 * static_cast<double>((problem.d_qk + problem.d_v) * s.s_kv);
+  // Items that read the same: K and V of a kv head, or Q and dO of a query head, or of all of an item's.
+  const int64_t heads_of = heads_of_item(problem, shape);
+  const int64_t group = shape.transposed ? 1 : std::max<int64_t>(problem.group() / heads_of, 1);
+  const auto bytes_of = [&](const Sequence& s) {
+    return 2.0 * static_cast<double>((problem.d_qk + problem.d_v) * (shape.transposed ? s.s_q * heads_of : s.s_kv));
   };
   const auto pairs_of = [&](const Sequence& s, int64_t pairs) {
     const double kv_heads = std::clamp(section_bytes / std::max(bytes_of(s), 1.0), 1.0, static_cast<double>(pairs));
@@ -208,11 +236,11 @@ void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& 
   if (sequences.empty()) return;
   if (all_alike(problem, pieces)) {
     band_.num_splits = pieces[0];
-    band_.m_blocks = static_cast<int32_t>((sequences[0].s_q + tokens - 1) / tokens);
+    band_.m_blocks = static_cast<int32_t>(rows_of(sequences[0], shape));
     band_.pairs = static_cast<int32_t>(static_cast<int64_t>(sequences.size()) * band_.heads);
     band_.pairs_per_section = static_cast<int32_t>(pairs_of(sequences[0], band_.pairs));
     if (mask.planes.size() == 1) {
-      const std::vector<uint16_t> order = order_of(mask.planes[0], tokens);
+      const std::vector<uint16_t> order = order_of(mask.planes[0], shape.tile_m / shape.fold, shape.transposed);
       if (!order.empty()) band_.order = append(order);
     }
     return;
@@ -228,7 +256,7 @@ void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& 
   std::vector<BandSection> sections;
   int32_t item = 0;
   for (const int32_t s : order) {
-    const auto blocks = static_cast<int32_t>((sequences[static_cast<size_t>(s)].s_q + tokens - 1) / tokens);
+    const auto blocks = static_cast<int32_t>(rows_of(sequences[static_cast<size_t>(s)], shape));
     if (blocks == 0) continue;
     const auto step = static_cast<int32_t>(pairs_of(sequences[static_cast<size_t>(s)], band_.heads));
     for (int32_t head = 0; head < band_.heads; head += step) {

@@ -15,9 +15,13 @@
 
 namespace anymask {
 
+// Why a mask is no band that kernels read; empty: it is one.
+std::string why_no_band(const BoundMask& mask);
+
 class BandSource {
  public:
-  // Items count query heads, shape.fold at a time. Nothing is enqueued; the mask is not needed later.
+  // Items are rows of queries and count query heads, shape.fold at a time; or transposed ones, rows of keys, and count
+  // kv heads or query heads. Nothing is enqueued; the mask is not needed later.
   // `reads`: whether the kernel reads bands at all.
   BandSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape, bool reads = true);
 
@@ -33,7 +37,7 @@ class BandSource {
   template <class T>
   uint32_t append(const std::vector<T>& values);
   void add_planes(const BoundMask& mask);
-  void add_sections(const AttentionProblem& problem, const BoundMask& mask, int64_t tokens, int64_t fold,
+  void add_sections(const AttentionProblem& problem, const BoundMask& mask, const PlanShape& shape,
                     std::span<const int32_t> pieces);
 
   CudaBand band_{};

@@ -11,6 +11,7 @@
 #include "cuda/kernels/backward_delta.cuh"
 #include "cuda/launch/carve.h"
 #include "cuda/launch/device.h"
+#include "cuda/launch/launch_after.cuh"
 #include "cuda/launch/sm80_attention_bwd_pass.h"
 
 namespace anymask {
@@ -65,6 +66,13 @@ Places places(const Shapes& shapes, const Sm80AttentionBwdConfig& config, void* 
   return at;
 }
 
+template <auto kernel, class... Arguments>
+void launch(dim3 blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device, cudaStream_t stream,
+            const Arguments&... arguments) {
+  check_cuda(launch_after<kernel>(blocks, threads, shared_bytes, device, stream, arguments...),
+             "launching what surrounds sm80_attention_bwd");
+}
+
 template <class T>
 void launch_pass(const Sm80BwdPass& pass, int32_t head_dim, bool dq) {
   const auto launch = [&](auto size) {
@@ -87,33 +95,48 @@ void launch_pass(const Sm80BwdPass& pass, int32_t head_dim, bool dq) {
   }
 }
 
+template <class T>
+void launch_small(const Sm80BwdSmall& call) {
+  switch (call.config.small_head_dim) {
+    case 16:
+      return launch_sm80_bwd_small<T, 16>(call);
+    case 32:
+      return launch_sm80_bwd_small<T, 32>(call);
+    case 64:
+      return launch_sm80_bwd_small<T, 64>(call);
+    default:
+      return launch_sm80_bwd_small<T, 128>(call);
+  }
+}
+
 unsigned blocks(int64_t n, int64_t of) { return static_cast<unsigned>((n + of - 1) / of); }
 
 template <class T>
-void launch_all(const AttentionParams& transposed, const AttentionParams& forward, const BackwardScratch& w,
-                const Sm80AttentionBwdConfig& config, const CudaDevice& device, cudaStream_t stream) {
-  const auto h_q = static_cast<unsigned>(transposed.h_q), h_kv = static_cast<unsigned>(transposed.h_kv);
-  const auto many = static_cast<unsigned>(device.num_sms * 8);
-  backward_delta<T><<<dim3(std::max(1u, blocks(w.rows, delta_rows)), h_q), 256, 0, stream>>>(transposed, w);
-  if (w.dsinks_sum != nullptr) backward_dsinks<<<h_q, 256, 0, stream>>>(transposed, w);
-  if (config.dbias != Dbias::none) backward_zero_dbias<<<many, 256, 0, stream>>>(forward, w);
+void launch_all(const Sm80BwdCall& call, const AttentionParams& dkdv, const AttentionParams& dq,
+                const BackwardScratch& w, const Sm80AttentionBwdConfig& config, const CudaDevice& device,
+                cudaStream_t stream) {
+  const auto h_q = static_cast<unsigned>(dkdv.h_q), h_kv = static_cast<unsigned>(dkdv.h_kv);
+  const dim3 many(static_cast<unsigned>(device.num_sms * 8));
+  launch<backward_delta<T>>(dim3(std::max(1u, blocks(w.rows, delta_rows)), h_q), 256, 0, device, stream, dkdv, w);
+  if (w.dsinks_sum != nullptr) launch<backward_dsinks>(dim3(h_q), 256, 0, device, stream, dkdv, w);
+  if (config.dbias != Dbias::none) launch<backward_zero_dbias>(many, 256, 0, device, stream, dq, w);
   if (w.dbias_sum != nullptr) {
     check_cuda(cudaMemsetAsync(w.dbias_bounds, 0, 3 * sizeof(uint32_t), stream), "clearing the bounds of dbias");
-    backward_dbias_bounds<T><<<many, 256, 0, stream>>>(forward, w);
-    backward_dbias_unit<<<1, 1, 0, stream>>>(forward, w);
+    launch<backward_dbias_bounds<T>>(many, 256, 0, device, stream, dq, w);
+    launch<backward_dbias_unit>(dim3(1), 1, 0, device, stream, dq, w);
   }
-  check_cuda(cudaGetLastError(), "launching what precedes sm80_attention_bwd");
 
-  launch_pass<T>({transposed, w, device, stream, config.small_tiles}, config.head_dim, false);
-  if (config.two_passes) launch_pass<T>({forward, w, device, stream, config.small_tiles}, config.head_dim, true);
+  launch_pass<T>({dkdv, w, device, stream, config.small_tiles, call.dkdv_items}, config.head_dim, false);
+  if (config.two_passes)
+    launch_pass<T>({dq, w, device, stream, config.small_tiles, call.dq_items}, config.head_dim, true);
 
-  if (w.dq_sum != nullptr && transposed.num_sequences > 0)
-    backward_convert_dq<T><<<dim3(blocks(w.dq_stride / (16 * config.head_dim), 4), h_q), 256, 0, stream>>>(
-        transposed, w, config.head_dim);
+  if (w.dq_sum != nullptr && dkdv.num_sequences > 0)
+    launch<backward_convert_dq<T>>(dim3(blocks(w.dq_stride / (16 * config.head_dim), 4), h_q), 256, 0, device, stream,
+                                   dkdv, w, config.head_dim);
   if (w.dk_sum != nullptr && w.kv_stride > 0)
-    backward_sum_heads<T><<<dim3(blocks(w.kv_stride, 512), h_kv, 2), 256, 0, stream>>>(transposed, w, config.head_dim);
-  if (w.dbias_sum != nullptr) backward_finish_dbias<<<many, 256, 0, stream>>>(forward, w);
-  check_cuda(cudaGetLastError(), "launching what follows sm80_attention_bwd");
+    launch<backward_sum_heads<T>>(dim3(blocks(w.kv_stride, 512), h_kv, 2), 256, 0, device, stream, dkdv, w,
+                                  config.head_dim);
+  if (w.dbias_sum != nullptr) launch<backward_finish_dbias>(many, 256, 0, device, stream, dq, w);
 }
 
 }  // namespace
@@ -126,8 +149,9 @@ size_t sm80_attention_bwd_scratch_bytes(const AttentionProblem& problem, const S
       .bytes;
 }
 
-void launch_sm80_attention_bwd(const AttentionParams& transposed, const AttentionParams& forward, void* scratch,
-                               const Sm80AttentionBwdConfig& config, const CudaDevice& device, cudaStream_t stream) {
+void launch_sm80_attention_bwd(const Sm80BwdCall& call, void* scratch, const Sm80AttentionBwdConfig& config,
+                               const CudaDevice& device, cudaStream_t stream) {
+  const AttentionParams& transposed = call.dkdv;
   const int64_t batches = transposed.packed != 0 ? 1 : transposed.num_sequences;
   const Places at = places({transposed.h_q, batches * transposed.tokens_q, batches * transposed.tokens_kv,
                             transposed.num_sequences, transposed.dsinks.data != nullptr},
@@ -141,12 +165,19 @@ void launch_sm80_attention_bwd(const AttentionParams& transposed, const Attentio
     return p;
   };
   const AttentionParams dkdv = with_places(transposed, 0),
-                        dq = with_places(config.two_passes ? forward : transposed, 1);
+                        dq = with_places(config.two_passes ? call.dq : transposed, 1);
   if (config.dtype == DType::f16) {
-    launch_all<__half>(dkdv, dq, at.scratch, config, device, stream);
+    launch_all<__half>(call, dkdv, dq, at.scratch, config, device, stream);
   } else {
-    launch_all<__nv_bfloat16>(dkdv, dq, at.scratch, config, device, stream);
+    launch_all<__nv_bfloat16>(call, dkdv, dq, at.scratch, config, device, stream);
   }
+}
+
+void launch_sm80_attention_bwd_small(const AttentionParams& params, const Sm80AttentionBwdConfig& config,
+                                     const CudaDevice& device, cudaStream_t stream) {
+  if (params.num_sequences == 0 || config.small_key_blocks + config.small_query_blocks == 0) return;
+  const Sm80BwdSmall call{params, config, device, stream};
+  config.dtype == DType::f16 ? launch_small<__half>(call) : launch_small<__nv_bfloat16>(call);
 }
 
 }  // namespace anymask

@@ -10,19 +10,21 @@
 #include "cuda/kernels/sm80_attention_bwd_dkdv.cuh"
 #include "cuda/kernels/sm80_attention_bwd_dq.cuh"
 #include "cuda/launch/device.h"
+#include "cuda/launch/launch_after.cuh"
 #include "cuda/launch/sm80_attention_bwd_pass.h"
 
 namespace anymask {
 
-// As many blocks as shared memory holds at once; they take items until none is left.
+// As many blocks as shared memory holds at once, or as there are items; they take items until none is left.
 template <class Tile, auto kernel>
 void launch_persistent(const Sm80BwdPass& pass) {
   constexpr size_t bytes = sizeof(typename Tile::Shared);
   allow_shared_memory<kernel>(bytes, pass.device);
   const size_t fit = static_cast<size_t>(pass.device.shared_bytes) / (bytes + 1024);
-  kernel<<<pass.device.num_sms * std::max(1, static_cast<int>(fit)), Tile::threads, bytes, pass.stream>>>(pass.params,
-                                                                                                          pass.scratch);
-  check_cuda(cudaGetLastError(), "launching sm80_attention_bwd");
+  const int64_t blocks = int64_t{pass.device.num_sms} * std::max(1, static_cast<int>(fit));
+  check_cuda(launch_after<kernel>(dim3(static_cast<unsigned>(std::clamp<int64_t>(pass.items, 1, blocks))),
+                                  Tile::threads, bytes, pass.device, pass.stream, pass.params, pass.scratch),
+             "launching sm80_attention_bwd");
 }
 
 template <class T, int head_dim>

@@ -1,5 +1,6 @@
-// Rows of a band: the keys each of them keeps, from the steps in the kernel's parameters, and what a step of keys means
-// to rows. No kind of mask is known here: kinds give their ends in one of a few forms (BandEnd, mask/leaf.h).
+// Rows of a band: the keys each of them keeps, and keys: the rows that keep each of them, from the steps in the
+// kernel's parameters; and what a step of the other axis means to a tile of rows or keys. No kind of mask is known
+// here: kinds give their ends in one of a few forms (BandEnd, mask/leaf.h).
 #pragma once
 
 #include <climits>
@@ -86,6 +87,80 @@ __device__ __forceinline__ KeyRange band_row(const CudaBand& band, int32_t plane
       case Step::op_and:
         last.begin = max(below.begin, last.begin);
         last.end = max(last.begin, min(below.end, last.end));
+        break;
+      default:  // op_or
+        last = {min(below.begin, last.begin), max(below.end, last.end)};
+    }
+  }
+  return last.begin < last.end ? last : KeyRange{0, 0};
+}
+
+// The first row whose end number `term` is beyond `key`; s_q: none. Ends never move backward, and each form can be
+// asked this as directly as for its value.
+__device__ __forceinline__ int32_t band_first_beyond(const CudaBand& band, int32_t term, int32_t key, int32_t s_q) {
+  const auto load = [&](uint32_t member) {
+    return band_load<int32_t>(band, band.leaves + static_cast<uint32_t>(term) * uint32_t{sizeof(BandTerm)} + member, 0);
+  };
+  if (load(offsetof(BandTerm, high)) <= key) return s_q;
+  if (load(offsetof(BandTerm, low)) > key) return 0;
+  const auto form = static_cast<BandEnd::Form>(load(offsetof(BandTerm, form)));
+  int32_t x = key + 1;  // what q + a has to reach
+  if (form == BandEnd::Form::step) {
+    x = 0;
+  } else if (form == BandEnd::Form::floor) {
+    const int32_t size = load(offsetof(BandTerm, size));
+    x = (key / size + 1) * size;
+  } else if (form == BandEnd::Form::stretch) {
+    // values[low] <= key < values[high], as if there were two more: what is beyond all stretches is `high`.
+    const auto values = static_cast<uint32_t>(load(offsetof(BandTerm, values)));
+    int32_t low = -1, high = load(offsetof(BandTerm, n));
+#pragma unroll 1
+    while (high - low > 1) {
+      const int32_t middle = (low + high) >> 1;
+      if (band_load<int32_t>(band, values, middle) <= key) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    x = band_load<int32_t>(band, static_cast<uint32_t>(load(offsetof(BandTerm, rows))), high);
+  }
+  return min(max(x - load(offsetof(BandTerm, a)), 0), s_q);
+}
+
+// The rows that keep `key`, which is inside the plane: from the first whose end is beyond it up to the first whose
+// begin is. The algebra of band_row, where x > key of a maximum is asked of either, of a minimum of both.
+__device__ __forceinline__ KeyRange band_column(const CudaBand& band, int32_t plane, int32_t key) {
+  const auto load = [&](uint32_t member) {
+    return band_load<int32_t>(band, band.planes + static_cast<uint32_t>(plane) * uint32_t{sizeof(BandPlane)} + member,
+                              0);
+  };
+  const int32_t s_q = load(offsetof(BandPlane, s_q));
+  KeyRange below{0, 0},
+      last{0, 0};  // rows: the end of a row's keys is beyond the key from `begin` on, their begin from `end`
+#pragma unroll 1
+  for (int32_t i = load(offsetof(BandPlane, first_step)), end = i + load(offsetof(BandPlane, num_steps)); i < end;
+       ++i) {
+    const auto step = band_load<BandStep>(band, band.steps, i);
+    switch (static_cast<Step>(step.step)) {
+      case Step::leaf: {
+        below = last;
+        const int32_t begin = 2 * (load(offsetof(BandPlane, first_leaf)) + step.leaf);
+        last.end = band_first_beyond(band, begin, key, s_q);
+        last.begin = min(last.end, band_first_beyond(band, begin + 1, key, s_q));
+        break;
+      }
+      case Step::full:
+      case Step::empty:
+        below = last;
+        last = {static_cast<Step>(step.step) == Step::full ? 0 : s_q, s_q};
+        break;
+      case Step::op_not:
+        last = step.from_begin ? KeyRange{0, last.begin} : KeyRange{last.end, s_q};
+        break;
+      case Step::op_and:
+        last.end = min(below.end, last.end);
+        last.begin = min(last.end, max(below.begin, last.begin));
         break;
       default:  // op_or
         last = {min(below.begin, last.begin), max(below.end, last.end)};

@@ -55,7 +55,9 @@ __device__ __forceinline__ CudaItem band_item(const CudaBand& band, int32_t inde
     const int32_t place = whole - first * m_blocks, rank = place / pairs, pair = first + place - rank * pairs;
     item.sequence = pair / heads;
     item.head = pair - item.sequence * heads;
-    item.m_block = band.order != 0 ? band_load<uint16_t>(band, band.order, rank) : m_blocks - 1 - rank;
+    item.m_block = band.order != 0           ? band_load<uint16_t>(band, band.order, rank)
+                   : band.first_to_last != 0 ? rank
+                                             : m_blocks - 1 - rank;
     return item;
   }
   int32_t low = 0;
@@ -71,7 +73,7 @@ __device__ __forceinline__ CudaItem band_item(const CudaBand& band, int32_t inde
   const int32_t place = piece(index - section.first_item, section.num_splits), rank = place / section.heads;
   item.sequence = section.sequence;
   item.head = section.first_head + place - rank * section.heads;
-  item.m_block = section.m_blocks - 1 - rank;
+  item.m_block = band.first_to_last != 0 ? rank : section.m_blocks - 1 - rank;
   return item;
 }
 

@@ -11,18 +11,18 @@
 
 namespace anymask {
 
-// A band's runs: PARTIAL [at[0], at[1]), FULL [at[1], at[2]), PARTIAL [at[2], at[3]), in keys; each begins where a step
-// does, and FULL steps may reach beyond s_kv.
+// A band's runs: PARTIAL [at[0], at[1]), FULL [at[1], at[2]), PARTIAL [at[2], at[3]), in keys, or in rows where items
+// are keys; each begins where a step does, and FULL steps may reach beyond the last.
 struct alignas(16) BandRuns {
   int32_t at[4];
 
-  __device__ __forceinline__ void set(const KeyBounds& keys, int32_t step, int32_t s_kv) {
+  __device__ __forceinline__ void set(const KeyBounds& keys, int32_t step, int32_t count) {
     if (keys.empty()) {
       at[0] = at[1] = at[2] = at[3] = 0;
       return;
     }
     const int32_t full_begin = (keys.full_begin + step - 1) / step * step;
-    const int32_t full_end = keys.full_end == s_kv ? s_kv : keys.full_end / step * step;
+    const int32_t full_end = keys.full_end == count ? count : keys.full_end / step * step;
     at[0] = keys.begin / step * step;
     at[1] = full_begin < full_end ? full_begin : keys.end;
     at[2] = full_begin < full_end ? full_end : keys.end;

@@ -155,7 +155,7 @@ void launch_forward(const AttentionProblem& problem, const Mask& mask, const For
     EXPECT_NE(open.launch, params.launch);
     return;
   }
-  const HostPlan plan = make_host_plan(mask, problem, tile_m, c.fold, c.pieces);
+  const HostPlan plan = make_host_plan(mask, problem, {.tile_m = tile_m, .fold = c.fold}, c.pieces);
   std::vector<CudaSequence> sequences(problem.sequences.size());
   params.sequences = enqueue_sequences(problem, sequences.data(), nullptr);
   params.plan = plan.view();

@@ -69,19 +69,20 @@ void add_row(HostPlan& to, const TilePlan& plan, const int64_t* row, CudaItem it
 
 }  // namespace
 
-HostPlan make_host_plan(const Mask& mask, const AttentionProblem& problem, int32_t tile_m, int32_t fold,
-                        int32_t pieces) {
+HostPlan make_host_plan(const Mask& mask, const AttentionProblem& problem, const PlanShape& shape, int32_t pieces) {
+  const int32_t tile_m = shape.tile_m, fold = shape.fold;
+  const int64_t heads_of = shape.per_kv_head ? problem.group() : fold;  // an item
   const BoundMask bound = bind(mask, problem.sequences, problem.h_q, problem.h_kv);
-  const TilePlan plan =
-      build_plan(bound, {.tile_m = tile_m / fold, .tile_n = plan_tile_n, .transposed = false, .split_cost = 0});
+  const TilePlan plan = build_plan(
+      bound, {.tile_m = tile_m / fold, .tile_n = plan_tile_n, .transposed = shape.transposed, .split_cost = 0});
   HostPlan to;
   to.tile_m = tile_m;
   to.fold = fold_of(fold);
   to.runs = plan.runs;
   add_bits(to, plan, fold);
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
-    for (int64_t head = 0; head < problem.h_q / fold; ++head) {
-      const PlanPlane& plane = plan.planes[static_cast<size_t>(plan.plane(static_cast<int64_t>(s), head * fold))];
+    for (int64_t head = 0; head < problem.h_q / heads_of; ++head) {
+      const PlanPlane& plane = plan.planes[static_cast<size_t>(plan.plane(static_cast<int64_t>(s), head * heads_of))];
       for (int32_t m = 0; m < plane.m_blocks; ++m) {
         CudaItem item{};
         item.sequence = static_cast<int32_t>(s);

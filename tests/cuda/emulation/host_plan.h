@@ -6,6 +6,7 @@
 
 #include "core/problem.h"
 #include "cuda/attention_params.h"
+#include "cuda/launch/kernel.h"
 #include "mask/mask.h"
 
 namespace anymask::emulation {
@@ -22,8 +23,7 @@ struct HostPlan {
   }
 };
 
-// `fold` query heads in a tile's rows; a row of tiles in up to `pieces` pieces.
-HostPlan make_host_plan(const Mask& mask, const AttentionProblem& problem, int32_t tile_m, int32_t fold,
-                        int32_t pieces);
+// A row of tiles in up to `pieces` pieces.
+HostPlan make_host_plan(const Mask& mask, const AttentionProblem& problem, const PlanShape& shape, int32_t pieces = 1);
 
 }  // namespace anymask::emulation

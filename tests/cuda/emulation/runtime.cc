@@ -5,7 +5,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "cuda/emulation/emulator.h"
 #include "cuda/emulation/tensor_map.h"
+#include "cuda/launch/device.h"
 #include "cuda/launch/plan_build.h"
 
 namespace {
@@ -41,10 +43,19 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void
   *found = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
+extern "C" cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+extern "C" cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
 extern "C" cudaError_t cudaGetLastError() { return cudaSuccess; }
 extern "C" const char* cudaGetErrorString(cudaError_t) { return "no error"; }
 
 namespace anymask {
+
+void check_cuda(cudaError_t status, const char* doing) {
+  if (status != cudaSuccess) throw emulation::Fault(doing);
+}
 
 void upload_plan(std::vector<std::byte> bytes, void* to, cudaStream_t) { std::memcpy(to, bytes.data(), bytes.size()); }
 

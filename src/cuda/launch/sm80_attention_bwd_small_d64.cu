@@ -1,0 +1,8 @@
+#include "cuda/launch/sm80_attention_bwd_small_instance.cuh"
+
+namespace anymask {
+
+template void launch_sm80_bwd_small<__nv_bfloat16, 64>(const Sm80BwdSmall& call);
+template void launch_sm80_bwd_small<__half, 64>(const Sm80BwdSmall& call);
+
+}  // namespace anymask
