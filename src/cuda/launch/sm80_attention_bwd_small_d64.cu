@@ -1,3 +1,4 @@
+// The backward of short sequences in one launch, head dims up to 64.
 #include "cuda/launch/sm80_attention_bwd_small_instance.cuh"
 
 namespace anymask {
