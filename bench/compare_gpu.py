@@ -144,6 +144,7 @@ def cases() -> list[Case]:
         eight,
         replace(eight, name="causal-fp16-s8192-h32-d128", dtype=torch.float16),
         replace(eight, name="causal-softcap30-s8192-h32-d128", softcap=30.0),
+        replace(eight, name="causal-softcap1-s8192-h32-d128", softcap=1.0),  # scores near the cap and beyond
         replace(eight, name="causal-sinks-s8192-h32-d128", sinks=True),
         replace(eight, name="causal-alibi-s8192-h32-d128", alibi=True),
         replace(eight, name="causal-s2048-b8-h32-d128", s_q=2048, s_kv=2048, b=8),

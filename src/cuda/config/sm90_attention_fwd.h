@@ -42,11 +42,11 @@ inline constexpr Sm90ForwardShape sm90_forward_shapes[] = {
     {.d_qk = 256, .d_v = 256, .warpgroups = 2, .keys = 64, .stages = 2, .q_slots = 1},
 };
 inline constexpr int32_t sm90_forward_num_shapes = sizeof(sm90_forward_shapes) / sizeof(sm90_forward_shapes[0]);
-// The shape as compiled for modified scores: with three warpgroups a thread has 160 registers, too few to change
-// scores.
+// The shape as compiled for modified scores: three warpgroups leave a thread enough registers to change scores in
+// only where head dims are small.
 constexpr Sm90ForwardShape sm90_forward_shape(int32_t index, bool modified) {
   Sm90ForwardShape shape = sm90_forward_shapes[index];
-  if (modified && shape.warpgroups == 3) shape.warpgroups = 2;
+  if (modified && shape.d_qk > 64 && shape.warpgroups == 3) shape.warpgroups = 2;
   return shape;
 }
 

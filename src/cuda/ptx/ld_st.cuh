@@ -78,6 +78,9 @@ __device__ __forceinline__ uint64_t ld_shared_8(uint32_t source) {
   return x;
 }
 
+// The line of an address of global memory on its way to the second-level cache; no register waits for it.
+__device__ __forceinline__ void prefetch_l2(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
 // Global memory between blocks: what was written before the release is seen after an acquire that sees it.
 __device__ __forceinline__ void store_release(uint64_t* to, uint64_t x) {
   asm volatile("st.release.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(x) : "memory");

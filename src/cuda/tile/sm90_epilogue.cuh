@@ -30,7 +30,7 @@ __device__ __forceinline__ uint4 gather_quad(const uint32_t (&x)[4], int c) {
 // lse to global memory, 1 / l returned. `row` of the tile (and row + 8) is this thread's. A sink joins l, except in
 // pieces of a row: their merge adds it.
 template <class S>
-__device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN>& rows, float (&inverse)[2],
+__device__ __forceinline__ void write_lse(const Softmax<typename S::T, S::kN, S::kModified>& rows, float (&inverse)[2],
                                           const AttentionParams& params, const ItemInfo& item, int row, int quarter) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {

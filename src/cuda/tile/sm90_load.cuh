@@ -209,6 +209,28 @@ struct Loader {
     advance(true);
   }
 
+  // The runs of an item backwards.
+  __device__ __forceinline__ void descend(const ItemInfo& item, uint32_t flags) {
+    for (int32_t r = item.run_end - 1; r >= item.run_begin; --r) {
+      const Run run = params.plan.runs[r];
+      const int32_t n_end = r == item.run_end - 1 ? item.n_end : run.n_end;
+      const int32_t begin = (r == item.run_begin ? item.n_begin : run.n_begin) * kPlanN;
+      int32_t key_begin = n_end * kPlanN;
+      if (S::kN < kPlanN) key_begin = min(key_begin, (item.s_kv + S::kN - 1) / S::kN * S::kN);
+      int32_t bits = run.kind == RunKind::full ? -1 : run.bits;
+      if (run.kind == RunKind::partial) bits += n_end - 1 - run.n_begin;
+      while ((key_begin -= S::kN) >= begin) {
+        if (r == item.run_begin && key_begin == begin) {
+          flags |= kEnd;
+          ptx::mbarrier_arrive(smem.item_wanted);
+        }
+        key(item, key_begin, bits, flags);
+        flags &= ~kFirst;
+        if (run.kind == RunKind::partial && (S::kN == kPlanN || (key_begin & S::kN) == 0)) --bits;
+      }
+    }
+  }
+
   __device__ __forceinline__ void item(const ItemInfo& item, uint32_t slot) {
     ptx::mbarrier_wait(smem.q_empty[q_ring.stage], q_ring.phase ^ 1);
     ptx::mbarrier_arrive_expect(smem.q_full[q_ring.stage], sizeof(smem.q[0]));
@@ -221,15 +243,17 @@ struct Loader {
       const int32_t first = all.begin / S::kN * S::kN;
       // The next item takes longer to prepare than a plan's: it is wanted some tiles earlier.
       const int32_t wanted = max(first, (all.end - 1) / S::kN * S::kN - kTilesAhead * S::kN);
-      for (int32_t key_begin = first; key_begin < all.end; key_begin += S::kN) {
-        if (key_begin + S::kN >= all.end) flags |= kEnd;
-        if (key_begin == wanted) ptx::mbarrier_arrive(smem.item_wanted);
-        key(item, key_begin, -1, flags);
+      const int32_t last = (all.end - 1) / S::kN * S::kN;
+      for (int32_t at = first; at <= last; at += S::kN) {
+        if (at == last) flags |= kEnd;
+        if (at == wanted) ptx::mbarrier_arrive(smem.item_wanted);
+        key(item, descends<S>(params) ? first + last - at : at, -1, flags);
         flags &= ~kFirst;
       }
       return;
     }
     const int32_t last = item.run_end - 1;
+    if (descends<S>(params)) return descend(item, flags);
     for (int32_t r = item.run_begin; r <= last; ++r) {
       const Run run = params.plan.runs[r];
       const int32_t begin = r == item.run_begin ? item.n_begin : run.n_begin;

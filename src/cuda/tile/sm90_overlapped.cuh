@@ -17,6 +17,20 @@ struct OverlappedConsumer : Warpgroup<S> {
   uint32_t p[S::kN / 4];
   bool pending = false;  // P of the tile before waits for its product with V
   uint32_t minus_zeros = 0x80008000u;
+  AlibiRows alibi{};
+
+  // Softcap, bias and ALiBi.
+  __device__ __forceinline__ void modify(float (&s)[S::kN / 2], const Turn& turn, const TileInfo& tile) {
+    const AttentionParams& params = Base::params;
+    if (params.softcap > 0) cap_scores<S::kN>(s, params.softmax_scale, params.softcap);
+    if (params.bias.data != nullptr) {
+      read_bias<S>(s, params, Base::smem.item[turn.slot()], tile, Base::index * 64 + Base::row(), Base::lane() % 4);
+    } else if (natural_scores(params)) {
+#pragma unroll
+      for (float& x : s) x *= params.softmax_scale;
+    }
+    if (params.alibi.data != nullptr) alibi.add<S::kN>(s, tile.key_begin, Base::scale_log2(), Base::rows.offset);
+  }
 
   // S = Q K^T, with it O += P V of the tile before (kPending), and P = exp2(S scale - m). True: O times alpha is due.
   template <bool kMasked, bool kPending>
@@ -39,10 +53,11 @@ struct OverlappedConsumer : Warpgroup<S> {
     }
     Base::release_k(turn);
     if constexpr (S::kModified) {
-      modify_scores<S::kN>(s, Base::params, Base::smem.item[turn.slot()], facts, Base::index * 64 + Base::row(),
-                           Base::lane() % 4);
+      modify(s, turn, facts);
+      if (turn.kind != Slice::full) Base::rows.mask(s, keep);
+    } else if constexpr (kMasked) {
+      Base::rows.mask(s, keep);
     }
-    if constexpr (kMasked) Base::rows.mask(s, keep);
     bool moved = false;
     const auto rescale = [&](const float(&by)[2]) {
       moved = true;
@@ -71,6 +86,9 @@ struct OverlappedConsumer : Warpgroup<S> {
       const Turn turn = Base::arrive(Base::ring);
       if (turn.first()) {
         Base::rows.start();
+        if constexpr (S::kModified) {
+          alibi.start(Base::params, Base::smem.item[turn.slot()], Base::index * 64 + Base::row(), Base::lane() % 4);
+        }
         if (turn.has_q()) ptx::mbarrier_wait(Base::smem.q_full[Base::q_ring.stage], Base::q_ring.phase);
       }
       float alpha[2] = {1, 1};

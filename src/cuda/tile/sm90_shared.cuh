@@ -101,6 +101,13 @@ __device__ __forceinline__ bool has_band(const AttentionParams& params) {
   return S::kBands && params.band.present != 0;
 }
 
+// Whether an item's tiles come in descending order. With ALiBi the nearest keys of causal rows then come first, and m
+// is rarely moved. A loader of 32 registers has not enough of them for both directions.
+template <class S>
+__device__ __forceinline__ bool descends(const AttentionParams& params) {
+  return S::kModified && S::kLoaderRegisters > 32 && params.alibi.data != nullptr;
+}
+
 // A ring's place: stage, and the parity of its current phase.
 template <int kStages>
 struct Ring {

@@ -23,10 +23,12 @@ __device__ __forceinline__ uint32_t word_below(int limit, int quarter) {
   return kept == 0 ? 0u : 0xffffffffu >> (32 - kept);
 }
 
-template <class T, int kN>
+// kOffset: scores are S scale + offset, of each row and thread, until offset changes.
+template <class T, int kN, bool kOffset>
 struct Softmax {
-  float shift[2];  // per row: -m in log2 units; +inf: no reference yet
-  float sum[2];    // this thread's part of l
+  float shift[2];                   // per row: -m in log2 units; +inf: no reference yet
+  float sum[2];                     // this thread's part of l
+  float offset[kOffset ? 2 : 1]{};  // in log2 units
 
   __device__ __forceinline__ void start() {
     shift[0] = shift[1] = INFINITY;
@@ -39,7 +41,7 @@ struct Softmax {
   __device__ __forceinline__ void update(const float (&s)[kN / 2], float scale_log2, bool first, uint32_t (&p)[kN / 4],
                                          Rescale rescale) {
     float part[2] = {INFINITY, INFINITY};
-    if (!first) exponentials(s, scale_log2, shift[0], shift[1], p, part);
+    if (!first) exponentials(s, scale_log2, from(shift[0], 0), from(shift[1], 1), p, part);
     if (first || __any_sync(0xffffffffu, !(part[0] <= kLimit && part[1] <= kLimit))) {
       move(s, scale_log2, part, rescale);
       exponentials(s, scale_log2, p, part);
@@ -69,7 +71,8 @@ struct Softmax {
   // P and this thread's part of rowsum P. A row without a reference: with 0 in its place.
   __device__ __forceinline__ void exponentials(const float (&s)[kN / 2], float scale_log2, uint32_t (&p)[kN / 4],
                                                float (&part)[2]) const {
-    exponentials(s, scale_log2, shift[0] < INFINITY ? shift[0] : 0.f, shift[1] < INFINITY ? shift[1] : 0.f, p, part);
+    exponentials(s, scale_log2, from(shift[0] < INFINITY ? shift[0] : 0.f, 0),
+                 from(shift[1] < INFINITY ? shift[1] : 0.f, 1), p, part);
   }
 
   // m' = rowmax S for the rows that must move; l = l alpha, rescale(alpha) for O.
@@ -83,6 +86,10 @@ struct Softmax {
   }
 
  private:
+  __device__ __forceinline__ float from(float x, int h) const {
+    if constexpr (kOffset) return x + offset[h];
+    return x;
+  }
   __device__ __forceinline__ bool must_move(float part, int h) const {
     return !(part <= kLimit && shift[h] < INFINITY);
   }
@@ -111,10 +118,11 @@ struct Softmax {
 #pragma unroll
     for (int i = 4; i < kN / 4; ++i) tops[i % 4] = fmaxf(tops[i % 4], s[4 * (i / 2) + 2 * h + (i & 1)]);
     float top = fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3]));
+    if constexpr (kOffset) top = fmaf(top, scale_log2, offset[h]);
     top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
     top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
     if (!over || !(top > -INFINITY)) return 1;
-    const float next = -top * scale_log2, alpha = ptx::exp2_approx(next - shift[h]);
+    const float next = kOffset ? -top : -top * scale_log2, alpha = ptx::exp2_approx(next - shift[h]);
     shift[h] = next;
     sum[h] *= alpha;
     return alpha;

@@ -39,7 +39,7 @@ struct Warpgroup {
   const AttentionParams& params;
   const int index;  // of the consumer warpgroups
 
-  Softmax<T, S::kN> rows{};
+  Softmax<T, S::kN, S::kModified> rows{};
   float o[S::kDv / 2];
   Ring<S::kStages> ring{};
   Ring<S::kQSlots> q_ring{};
@@ -51,7 +51,7 @@ struct Warpgroup {
     return thread % 128 / 32 * 16 + thread % 32 / 4;
   }
   __device__ __forceinline__ float scale_log2() const {
-    return S::kModified ? log2_e_f : params.softmax_scale * log2_e_f;
+    return S::kModified && natural_scores(params) ? log2_e_f : params.softmax_scale * log2_e_f;
   }
 
   __device__ __forceinline__ void release(uint64_t& barrier) const {

@@ -87,6 +87,9 @@ inline uint64_t ld_shared_8(uint32_t source) {
   return x;
 }
 
+// What would be read must be there.
+inline void prefetch_l2(const void* at) { static_cast<void>(*static_cast<const volatile uint8_t*>(at)); }
+
 // Blocks run one after the other, in their order.
 inline void store_release(uint64_t* to, uint64_t x) { *to = x; }
 template <class Int>

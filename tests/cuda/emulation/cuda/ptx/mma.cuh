@@ -64,6 +64,8 @@ inline void mma_16816(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32
   emulation::collective("mma", &mine, &multiply_16816<T>);
 }
 
+// rcp.approx.ftz: subnormals go to zero.
+inline float reciprocal_approx(float x) { return std::fabs(x) > 0x1p126f ? 0.f : 1 / x; }
 // ex2.approx.ftz: subnormals go to zero.
 inline float exp2_approx(float x) { return x < -126.f ? 0.f : exp2f(x); }
 
