@@ -86,7 +86,7 @@ struct OverlappedConsumer : Warpgroup<S> {
       const Turn turn = Base::arrive(Base::ring);
       if (turn.first()) {
         Base::rows.start();
-        if constexpr (S::kModified) {
+        if (S::kModified && !turn.stop()) {
           alibi.start(Base::params, Base::smem.item[turn.slot()], Base::index * 64 + Base::row(), Base::lane() % 4);
         }
         if (turn.has_q()) ptx::mbarrier_wait(Base::smem.q_full[Base::q_ring.stage], Base::q_ring.phase);
