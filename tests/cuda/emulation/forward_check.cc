@@ -111,6 +111,20 @@ const std::vector<ForwardCase>& forward_cases() {
                      .softcap = 9,
                      .alibi = true,
                      .sinks = true}},
+      // Far from the diagonal on both sides, tiles in any order of kinds, pieces, heads in rows, no scale to divide by.
+      {.attention = {.name = "alibi", .mask = "causal", .s_q = 300, .s_kv = 700, .h_q = 2, .alibi = true}},
+      {.attention = {.name = "alibi-full", .mask = "full", .s_q = 450, .s_kv = 500, .h_q = 2, .alibi = true}},
+      {.attention =
+           {.name = "alibi-bits", .mask = "stride(3) & ~keys(130, 400)", .s_q = 300, .s_kv = 640, .alibi = true},
+       .pieces = 2},
+      {.attention = {.name = "alibi-fold", .mask = "causal", .s_q = 30, .s_kv = 500, .h_q = 4, .alibi = true},
+       .fold = 4},
+      {.attention = {.name = "alibi-negative-scale", .mask = "causal", .s_q = 130, .s_kv = 300, .alibi = true},
+       .scale = -.1},
+      // Scores far below the cap, about it, and beyond.
+      {.attention = {.name = "softcap-high", .mask = "causal", .s_q = 130, .s_kv = 300, .softcap = 50}},
+      {.attention = {.name = "softcap-low", .mask = "causal", .s_q = 130, .s_kv = 300, .softcap = .5}},
+      {.attention = {.name = "softcap-reached", .mask = "causal", .s_q = 130, .s_kv = 300, .softcap = 20}, .q = 40},
       {.attention = {.name = "bias-of-keys", .mask = "stride(3)", .s_q = 130, .s_kv = 257, .h_q = 2, .bias = "1g1"},
        .layout = Layout::head_major_padded},
       {.attention = {.name = "negative-scale", .mask = "causal", .s_q = 130, .s_kv = 130}, .scale = -.1},
