@@ -21,15 +21,15 @@ struct OverlappedConsumer : Warpgroup<S> {
 
   // Softcap, bias and ALiBi.
   __device__ __forceinline__ void modify(float (&s)[S::kN / 2], const Turn& turn, const TileInfo& tile) {
-    const AttentionParams& params = Base::params;
-    if (params.softcap > 0) cap_scores<S::kN>(s, params.softmax_scale, params.softcap);
-    if (params.bias.data != nullptr) {
-      read_bias<S>(s, params, Base::smem.item[turn.slot()], tile, Base::index * 64 + Base::row(), Base::lane() % 4);
-    } else if (natural_scores(params)) {
+    const AttentionParams& call = Base::params;
+    if (call.softcap > 0) cap_scores<S::kN>(s, call.softmax_scale, call.softcap);
+    if (call.bias.data != nullptr) {
+      read_bias<S>(s, call, Base::smem.item[turn.slot()], tile, Base::index * 64 + Base::row(), Base::lane() % 4);
+    } else if (natural_scores(call)) {
 #pragma unroll
-      for (float& x : s) x *= params.softmax_scale;
+      for (float& x : s) x *= call.softmax_scale;
     }
-    if (params.alibi.data != nullptr) alibi.add<S::kN>(s, tile.key_begin, Base::scale_log2(), Base::rows.offset);
+    if (call.alibi.data != nullptr) alibi.add<S::kN>(s, tile.key_begin, Base::scale_log2(), Base::rows.offset);
   }
 
   // S = Q K^T, with it O += P V of the tile before (kPending), and P = exp2(S scale - m). True: O times alpha is due.
