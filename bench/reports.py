@@ -192,8 +192,8 @@ def bits_report(bench: Bench) -> None:
     say(f"\n(b) custom masks: h{h} (kv {h_kv}) d{d} {bench.dtype_name}; ms of a call, its mask new / seen before")
     say(f"{'case':38} {'new':>8} {'seen':>8}   PyTorch")
     for s in (4096, 8192, 16384) if cuda else (1024, 2048):
-        below = torch.ones(s, s, dtype=torch.bool).tril()
-        some = torch.rand(s, s, generator=torch.Generator().manual_seed(7)) < 0.1
+        below = torch.ones(s, s, dtype=torch.bool, device=bench.device).tril()
+        some = torch.rand(s, s, generator=torch.Generator(bench.device).manual_seed(7), device=bench.device) < 0.1
         shape = (1, s, s, h, h_kv, d)
         bits_case(bench, f"causal s{s}", am.causal, rows_of(bench, below), shape, {"is_causal": True})
         bits_case(bench, f"causal as bits s{s}", partial(am.dense, below), rows_of(bench, below), shape)
