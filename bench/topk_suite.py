@@ -4,7 +4,7 @@ The grid is a user's report: float16, b2 h8 (kv 4) d64 s4096, a bias of a row fo
 window, added to the scores as well. "topk+cudnn" and "topk+efficient" are torch.topk, a scatter and PyTorch's kernel,
 as one writes it today; "cudnn", "efficient" and "anymask-dense" attend to all keys with that bias and select nothing.
 The long rows have one bias for all queries, which is the mask alone, or is added too. Everything is a replay of a CUDA
-graph.
+graph. With --backward the forward is checked and the backward timed; `anymask verify` checks that.
 """
 
 from __future__ import annotations

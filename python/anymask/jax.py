@@ -42,7 +42,7 @@ class _Static(NamedTuple):
     backend: str | None
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=8)  # bytes of masks are kept
 def _attributes(static: _Static) -> Mapping[str, Any]:
     """The attributes of a call, those left out that have their defaults."""
     found: dict[str, Any] = {}
@@ -71,7 +71,13 @@ def _offsets(name: str, given: Any) -> tuple[int, ...] | None:
             f"attention: {name} is traced; expected numbers known when the call is traced: give a NumPy array or a "
             "tuple, or make the argument static"
         )
-    return tuple(np.asarray(given).tolist())
+    offsets = np.asarray(given)
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+        raise TypeError(
+            f"attention: {name} is of type {offsets.dtype} and shape {list(offsets.shape)}; expected integers [n + 1]: "
+            "offsets of n sequences in their packed tensor"
+        )
+    return tuple(offsets.tolist())
 
 
 def attention(

@@ -81,7 +81,7 @@ anymask_status am_hold_mask(const void* bytes, size_t size, const void* key, AmH
   pthread_mutex_unlock(&lock);
   if (*held == NULL) {
     AmHeldMask* made = calloc(1, sizeof *made);
-    if (made == NULL) return ANYMASK_OUT_OF_MEMORY;
+    if (made == NULL) return ANYMASK_OUT_OF_MEMORY; /* without a text: xla.c has one for it */
     const anymask_status status = anymask_mask_from_bytes(bytes, size, &made->mask);
     if (status != ANYMASK_OK) {
       free(made);

@@ -184,6 +184,8 @@ static AmXlaError* read_options(Call* call) {
   if (bytes != NULL) {
     if (key == NULL || key->size != AM_MASK_KEY) return malformed(call, "16 bytes are expected of", "mask_key", 8);
     const anymask_status status = am_hold_mask(bytes->data, bytes->size, key->data, &call->mask, &o->mask);
+    if (status == ANYMASK_OUT_OF_MEMORY)
+      return error_of(call->frame, AM_XLA_RESOURCE_EXHAUSTED, "attention: no memory is left to hold the mask");
     if (status != ANYMASK_OK) return failure(call, status);
   }
   const AmXlaSpan* backend = attribute(call, "backend", AM_XLA_STRING, &error);

@@ -92,6 +92,9 @@ def test_bad_input() -> None:
         am.jax.attention(q, k, v, np.ones((21, 21), bool))
     with pytest.raises(TypeError, match="cu_seqlens_q is traced; expected numbers known when the call is traced"):
         jax.jit(lambda cu: am.jax.attention(q[0], k[0], v[0], cu_seqlens_q=cu))(np.array([0, 21]))
+    for offsets in (np.array([0, 2.5, 21]), np.array([[0, 21]])):
+        with pytest.raises(TypeError, match=r"cu_seqlens_q is of type .*; expected integers \[n \+ 1\]"):
+            am.jax.attention(q[0], k[0], v[0], cu_seqlens_q=offsets, cu_seqlens_kv=(0, 21))
 
 
 def test_the_library_explains_what_a_compiled_call_did_wrong() -> None:

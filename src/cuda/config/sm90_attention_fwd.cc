@@ -62,8 +62,6 @@ Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, con
   c.dtype = problem.dtype;
   c.shape_index = shape_for(problem.d_qk, problem.d_v);
   c.modified = modifies_scores(problem);
-  // Few rows are bound by memory and leave all warpgroups but one without any: two then, which read bands.
-  if (sm90_forward_shapes[c.shape_index].warpgroups == 3 && problem.max_s_q * problem.group() <= 64) c.modified = true;
   c.shape = sm90_forward_shape(c.shape_index, c.modified);
   c.grid = std::max(device.num_sms, 1);
   c.long_keys = mask.long_keys;

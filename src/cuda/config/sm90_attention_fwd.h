@@ -55,7 +55,7 @@ struct Sm90ForwardConfig {
   int32_t shape_index = 0;
   Sm90ForwardShape shape{};
   int64_t long_keys = 0;    // of the mask's rows, see MaskFacts
-  bool modified = false;    // softcap, bias, ALiBi, or a scale that is not positive; or few rows, see there
+  bool modified = false;    // softcap, bias, ALiBi, or a scale that is not positive
   bool keys_once = false;   // no sequence has more than one row of tiles: K and V pass through the cache
   int32_t fold = 1;         // query heads of a group in the rows of one tile (cuda/fold.h)
   int32_t grid = 1;         // persistent blocks, one a multiprocessor

@@ -9,12 +9,10 @@
 namespace anymask {
 namespace {
 
-constexpr int64_t max_axis = 65535;  // of a grid, but for its first
-
+// Heads and sequences are at most 65,535 (gathers()); planes may be more, and are strided over.
 dim3 grid(int64_t x, int64_t y, int64_t z = 1) {
-  return dim3(static_cast<unsigned>(std::max<int64_t>(x, 1)),
-              static_cast<unsigned>(std::clamp<int64_t>(y, 1, max_axis)),
-              static_cast<unsigned>(std::clamp<int64_t>(z, 1, max_axis)));
+  return dim3(static_cast<unsigned>(std::max<int64_t>(x, 1)), static_cast<unsigned>(std::clamp<int64_t>(y, 1, 65535)),
+              static_cast<unsigned>(std::max<int64_t>(z, 1)));
 }
 int64_t blocks(int64_t n, int64_t of) { return (n + of - 1) / of; }
 

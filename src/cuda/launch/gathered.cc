@@ -46,6 +46,8 @@ Support gathers(const AttentionProblem& problem, const BoundMask& mask) {
     none |= topk->args.ints[1] == 0;
   }
   if (none) return {false, "a window is 0"};
+  if (std::max(heads_apart(mask, problem), problem.h_q) > 65535 || problem.sequences.size() > 65535)
+    return {false, "there are more than 65,535 heads or sequences"};
   if (windows_differ(mask)) return {false, "heads have windows of different sizes"};
   if (problem.alibi.defined()) return {false, "ALiBi asks for the positions of keys"};
   if (problem.bias.defined() && problem.bias.shape[2] > 1)

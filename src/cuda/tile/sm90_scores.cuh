@@ -43,7 +43,8 @@ __device__ __forceinline__ void cap_scores(float (&s)[kN / 2], float scale, floa
   float top[2] = {fabsf(s[0]), fabsf(s[1])};
 #pragma unroll
   for (int i = 2; i < kN / 2; ++i) top[i % 2] = fmaxf(top[i % 2], fabsf(s[i]));
-  if (__all_sync(0xffffffffu, fmaxf(top[0], top[1]) * fabsf(unit) <= .625f)) {
+  // Beyond 10^4 the powers of `unit` overflow, and what is 0 would come out as NaN.
+  if (__all_sync(0xffffffffu, fmaxf(top[0], top[1]) * fabsf(unit) <= .625f && fabsf(unit) < 1e4f)) {
     const float square = unit * unit;
     const float c1 = -.333323412f * square, c2 = .133081751f * square * square,
                 c3 = -.0519479044f * square * square * square, c4 = .0151953733f * square * square * square * square;
