@@ -86,7 +86,8 @@ void expect_right(Gradients& got, Gradients& naive, Gradients& exact, DType dtyp
 }
 
 bool is_small(const cases::AttentionCase& c) {
-  return c.bias.empty() && !c.alibi && c.softcap == 0 && !c.sinks && std::max(c.d_qk, c.d_v) <= 128;
+  return c.bias.empty() && !c.alibi && c.softcap == 0 && !c.sinks && std::max(c.d_qk, c.d_v) <= 128 &&
+         std::max(c.s_q, c.s_kv) <= sm80_bwd_small_tokens(128, true);
 }
 
 // Each way against the reference; without atomics, bands give the bits of plans.
