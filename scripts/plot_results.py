@@ -11,6 +11,7 @@ contenders compute differs, as where some select top-k windows and some attend t
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from html import escape
@@ -22,7 +23,8 @@ import tree
 RESULTS = tree.ROOT / "bench" / "results"
 FOLDER = tree.ROOT / "docs" / "pictures"
 US = "anymask"
-ROW, LABEL, BARS, END = 18, 390, 420, 210  # pixels: a bar, the texts before it, the bars, the texts after them
+ROW, BARS, END = 18, 420, 210  # pixels: a bar, the bars, the texts after them
+CHARACTER = 6.8  # of a text, at most on the mean
 DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
 
 Line = dict[str, Any]
@@ -51,28 +53,30 @@ def picture(lines: list[Line]) -> str:
         cases.setdefault((line["case"], line["direction"], line["dtype"]), []).append(line)
     widest = max(0.0 if in_ms else 1.0, *(line[value] for line in lines))
     scale = BARS / widest
+    labels = {key: f"{key[0]} {DIRECTIONS[key[1]]} {key[2]}" for key in cases}
+    left = math.ceil(CHARACTER * max(len(label) for label in labels.values())) + 16
     rows: list[str] = []
     y = 8
-    for (case, direction, dtype), of_case in cases.items():
-        label = f"{case} {DIRECTIONS[direction]} {dtype}"
-        rows.append(f'<text x="{LABEL - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
+    for key, of_case in cases.items():
+        label = labels[key]
+        rows.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
         for line in sorted(of_case, key=lambda one: (one["who"] != US, one["ms"])):
             rate = f"{line['tflops']:.0f} TFLOP/s" if line["tflops"] >= 10 else f"{1000 * line['tflops']:.0f} GFLOP/s"
             kind = "us" if line["who"] == US else "peer"
-            end = LABEL + scale * line[value]
-            rows.append(f'<rect class="{kind}" x="{LABEL}" y="{y + 2}" width="{end - LABEL:.1f}" height="{ROW - 5}"/>')
+            end = left + scale * line[value]
+            rows.append(f'<rect class="{kind}" x="{left}" y="{y + 2}" width="{end - left:.1f}" height="{ROW - 5}"/>')
             ms = f"{line['ms']:.0f}" if line["ms"] >= 100 else f"{line['ms']:.3g}"
             said = f"{escape(line['who'])} {'' if in_ms else rate + ', '}{ms} ms"
             rows.append(f'<text x="{end + 5:.1f}" y="{y + 13}">{said}</text>')
             y += ROW
         y += 5
-    peak = "" if in_ms else f'<line x1="{LABEL + scale:.1f}" x2="{LABEL + scale:.1f}" y1="2" y2="{y}"/>\n'
+    peak = "" if in_ms else f'<line x1="{left + scale:.1f}" x2="{left + scale:.1f}" y1="2" y2="{y}"/>\n'
     style = (
         "text{font:12px sans-serif;fill:#222}.us{fill:#3949ab}.peer{fill:#b0b7c3}"
         "line{stroke:#c62828;stroke-dasharray:3 3}rect.page{fill:#fff}"
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LABEL + BARS + END}" height="{y + 8}">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + BARS + END}" height="{y + 8}">\n'
         f'<style>{style}</style>\n<rect class="page" width="100%" height="100%"/>\n'
         + peak + "\n".join(rows) + "\n</svg>\n"
     )
