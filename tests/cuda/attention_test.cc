@@ -273,17 +273,21 @@ TEST_F(Attention, ArraysOnTheDevice) {
   }
 }
 
+// Masks of one interval a row, of `s` rows and keys.
+std::vector<Mask> bands(int64_t s) {
+  return {full(),
+          causal(),
+          causal() & window(100, 0),
+          causal() | prefix(70),
+          keys(3, 200),
+          chunked(64),
+          causal() & documents({0, 100, 101, s})};
+}
+
 // A band needs no plan, no upload and no cleared counter, however many items it has: a call is one kernel, and replays
 // of it find their tickets again.
 TEST_F(Attention, BandsAreOneLaunch) {
-  const std::vector<Mask> bands = {full(),
-                                   causal(),
-                                   causal() & window(100, 0),
-                                   causal() | prefix(70),
-                                   keys(3, 200),
-                                   chunked(64),
-                                   causal() & documents({0, 100, 101, s})};
-  for (const Mask& mask : bands) {
+  for (const Mask& mask : bands(s)) {
     const Options options = {.mask = mask};
     const Memory workspace(workspace_for(options, Direction::forward));
     const Captured call([&](cudaStream_t stream) {
@@ -296,14 +300,7 @@ TEST_F(Attention, BandsAreOneLaunch) {
 // So is the backward of a small call, in any mode; one that cannot be has the facts of the rows, a pass, and what sums
 // in fp32 become. Without atomics each gives the same bits again, from workspaces that hold anything.
 TEST_F(Attention, BackwardsOfBands) {
-  const std::vector<Mask> bands = {full(),
-                                   causal(),
-                                   causal() & window(100, 0),
-                                   causal() | prefix(70),
-                                   keys(3, 200),
-                                   chunked(64),
-                                   causal() & documents({0, 100, 101, s})};
-  for (const Mask& mask : bands) {
+  for (const Mask& mask : bands(s)) {
     for (const float softcap : {0.f, 30.f}) {
       for (const bool deterministic : {false, true}) {
         const Options options = {.mask = mask, .softcap = softcap};

@@ -19,23 +19,11 @@
 #include "cuda/tile/backward_score.cuh"
 #include "cuda/tile/backward_scratch.h"
 #include "cuda/tile/backward_words.cuh"
+#include "cuda/tile/block_sum.cuh"
 
 namespace anymask {
 
 inline constexpr int delta_rows = 64;
-
-// Sum over a block of 256 threads, in thread 0.
-__device__ __forceinline__ float block_sum(float x) {
-  __shared__ float warps[8];
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
-  __syncthreads();
-  x = 0;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) x += warps[i];
-  return x;
-}
 
 // grid [ceil(rows / 64), at least 1][h_q], 256 threads.
 template <class T>
@@ -65,14 +53,8 @@ __global__ void __launch_bounds__(256)
           static_cast<const T*>(p.out.data) + batch * p.out.stride_b + token * p.out.stride_s + head * p.out.stride_h;
       for (int d = part * 8; d < p.d_v; d += 64) {
         if (w.aligned) {
-          const uint4 a = *reinterpret_cast<const uint4*>(dout + d), b = *reinterpret_cast<const uint4*>(out + d);
-          const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const float2 left = unpack<T>(x[i]), right = unpack<T>(y[i]);
-            delta = fmaf(left.x, right.x, delta);
-            delta = fmaf(left.y, right.y, delta);
-          }
+          delta = add_products<T>(delta, *reinterpret_cast<const uint4*>(dout + d),
+                                  *reinterpret_cast<const uint4*>(out + d));
         } else {
           for (int i = 0; i < 8; ++i)
             delta = fmaf(static_cast<float>(dout[d + i]), static_cast<float>(out[d + i]), delta);

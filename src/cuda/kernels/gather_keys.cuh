@@ -16,6 +16,7 @@
 #include "cuda/tile/backward_score.cuh"
 #include "cuda/tile/block_sum.cuh"
 #include "cuda/tile/element.cuh"
+#include "cuda/tile/row_at.cuh"
 #include "mask/kinds/bias_codes.h"
 
 namespace anymask::gather {
@@ -84,10 +85,6 @@ __global__ void __launch_bounds__(list_threads) gather_list(const __grid_constan
 
 __device__ inline const GatherPlane& plane_of(const GatherParams& p, int32_t sequence, int32_t head_q) {
   return p.planes[p.plane_of[int64_t{sequence} * p.plane_heads + (p.plane_heads == 1 ? 0 : head_q)]];
-}
-
-__device__ inline uint16_t* row_at(const CudaTensor& t, int64_t batch, int64_t token, int32_t head) {
-  return static_cast<uint16_t*>(t.data) + batch * t.stride_b + token * t.stride_s + head * t.stride_h;
 }
 
 // By a warp; null: zeros.

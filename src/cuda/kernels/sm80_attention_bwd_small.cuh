@@ -28,6 +28,7 @@
 #include "cuda/tile/element.cuh"
 #include "cuda/tile/item_source.cuh"
 #include "cuda/tile/mask_bits.cuh"
+#include "cuda/tile/row_at.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/swizzle.cuh"
 
@@ -48,11 +49,6 @@ struct SmallBwdTile {
     KeyBounds bounds[warps];
   };
 };
-
-__device__ __forceinline__ uint16_t* small_place(const CudaTensor& t, const CudaSequence& sequence, int64_t token,
-                                                 int head) {
-  return static_cast<uint16_t*>(t.data) + sequence.batch * t.stride_b + token * t.stride_s + head * t.stride_h;
-}
 
 __device__ __forceinline__ uint4 small_load_8(const uint16_t* from, bool aligned) {
   if (aligned) return *reinterpret_cast<const uint4*>(from);
@@ -91,8 +87,8 @@ __device__ __forceinline__ void small_row_facts(typename Tile::Shared& s, const 
         const int d = (part + c * lanes) * 8;
         dout[i][c] = out[i][c] = {0, 0, 0, 0};
         if (valid && d < p.d_v) {
-          dout[i][c] = small_load_8(small_place(p.dout, sequence, token, head) + d, aligned);
-          out[i][c] = small_load_8(small_place(p.out, sequence, token, head) + d, aligned);
+          dout[i][c] = small_load_8(row_at(p.dout, sequence.batch, token, head) + d, aligned);
+          out[i][c] = small_load_8(row_at(p.out, sequence.batch, token, head) + d, aligned);
         }
       }
     }
@@ -100,16 +96,7 @@ __device__ __forceinline__ void small_row_facts(typename Tile::Shared& s, const 
     for (int i = 0; i < rounds; ++i) {
       float delta = 0;
 #pragma unroll
-      for (int c = 0; c < own; ++c) {
-        const uint32_t x[4] = {dout[i][c].x, dout[i][c].y, dout[i][c].z, dout[i][c].w};
-        const uint32_t y[4] = {out[i][c].x, out[i][c].y, out[i][c].z, out[i][c].w};
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float2 left = unpack<T>(x[j]), right = unpack<T>(y[j]);
-          delta = fmaf(left.x, right.x, delta);
-          delta = fmaf(left.y, right.y, delta);
-        }
-      }
+      for (int c = 0; c < own; ++c) delta = add_products<T>(delta, dout[i][c], out[i][c]);
 #pragma unroll
       for (int distance = lanes / 2; distance > 0; distance /= 2)
         delta += __shfl_xor_sync(0xffffffffu, delta, distance);
@@ -141,18 +128,18 @@ __device__ __forceinline__ void small_rows(const AttentionParams& p, int block, 
   const uint32_t fixed[2] = {ptx::shared_address(s.fixed[0]), ptx::shared_address(s.fixed[1])};
   {
     const CudaTensor &t0 = of_keys ? p.k : p.q, &t1 = of_keys ? p.v : p.dout;
-    load_tile<Tile::rows, head_dim, threads>(fixed[0], small_place(t0, sequence, row_begin, own_head), t0.stride_s,
+    load_tile<Tile::rows, head_dim, threads>(fixed[0], row_at(t0, sequence.batch, row_begin, own_head), t0.stride_s,
                                              rows - row0, p.d_qk, aligned, threadIdx.x);
-    load_tile<Tile::rows, head_dim, threads>(fixed[1], small_place(t1, sequence, row_begin, own_head), t1.stride_s,
+    load_tile<Tile::rows, head_dim, threads>(fixed[1], row_at(t1, sequence.batch, row_begin, own_head), t1.stride_s,
                                              rows - row0, p.d_v, aligned, threadIdx.x);
   }
   const auto load_step = [&](int column, int stage, int head) {
     const CudaTensor &t0 = of_keys ? p.q : p.k, &t1 = of_keys ? p.dout : p.v;
     load_tile<Tile::columns, head_dim, threads>(ptx::shared_address(s.passing[stage][0]),
-                                                small_place(t0, sequence, column_begin + column, head), t0.stride_s,
+                                                row_at(t0, sequence.batch, column_begin + column, head), t0.stride_s,
                                                 columns - column, p.d_qk, aligned, threadIdx.x);
     load_tile<Tile::columns, head_dim, threads>(ptx::shared_address(s.passing[stage][1]),
-                                                small_place(t1, sequence, column_begin + column, head), t1.stride_s,
+                                                row_at(t1, sequence.batch, column_begin + column, head), t1.stride_s,
                                                 columns - column, p.d_v, aligned, threadIdx.x);
   };
 
@@ -273,7 +260,7 @@ __device__ __forceinline__ void small_rows(const AttentionParams& p, int block, 
     }
     __syncwarp();
     const CudaTensor& t = of_keys ? (which == 0 ? p.dk : p.dv) : p.dq;
-    store_tile<16, head_dim>(small_place(t, sequence, row_begin + first_row, own_head), t.stride_s,
+    store_tile<16, head_dim>(row_at(t, sequence.batch, row_begin + first_row, own_head), t.stride_s,
                              rows - row0 - first_row, which == 0 ? p.d_qk : p.d_v, aligned, tile, lane);
   }
 }

@@ -9,31 +9,14 @@ namespace anymask {
 BackwardCall::BackwardCall(const AttentionProblem& problem, const BoundMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
-      config_(choose_sm80_attention_bwd(problem, device_, groups_share_planes(mask, problem.group()))),
-      refusal_(why_no_band(mask)) {
-  if (config_.small_head_dim > 0 && refusal_.empty()) {
-    dkdv_ = source(mask, config_.small_plan());
-    small_ = !dkdv_.plan;
+      config_(choose_sm80_attention_bwd(problem, device_, groups_share_planes(mask, problem.group()))) {
+  if (config_.small_head_dim > 0 && why_no_band(mask).empty()) {
+    dkdv_ = MaskSource(mask, problem_, config_.small_plan(), device_);
+    small_ = !dkdv_.planned();
     if (small_) return;
   }
-  dkdv_ = source(mask, config_.dkdv_plan());
-  if (config_.two_passes) dq_ = source(mask, config_.dq_plan());
-}
-
-BackwardCall::Source BackwardCall::source(const BoundMask& mask, const PlanShape& shape) const {
-  Source to;
-  if (refusal_.empty()) to.band = std::make_unique<BandSource>(mask, problem_, shape);
-  if (!to.band || !to.band->refusal().empty())
-    to.plan = std::make_unique<CudaPlanSource>(mask, problem_, shape, device_);
-  return to;
-}
-
-void BackwardCall::Source::enqueue(AttentionParams& params, void* memory, cudaStream_t stream) const {
-  if (plan) {
-    params.plan = plan->enqueue(memory, stream);
-  } else {
-    params.band = band->enqueue(memory, stream);
-  }
+  dkdv_ = MaskSource(mask, problem_, config_.dkdv_plan(), device_);
+  if (config_.two_passes) dq_ = MaskSource(mask, problem_, config_.dq_plan(), device_);
 }
 
 BackwardCall::Places BackwardCall::places(void* workspace) const {
@@ -55,7 +38,7 @@ void BackwardCall::enqueue(void* workspace, cudaStream_t stream) const {
     return launch_sm80_attention_bwd_small(call.dkdv, config_, device_, stream);
   }
   // A band holds its sequences.
-  if (dkdv_.plan || dq_.plan) call.dkdv.sequences = enqueue_sequences(problem_, at.sequences, stream);
+  if (dkdv_.planned() || dq_.planned()) call.dkdv.sequences = enqueue_sequences(problem_, at.sequences, stream);
   call.dq = call.dkdv;
   dkdv_.enqueue(call.dkdv, at.dkdv, stream);
   if (config_.two_passes) dq_.enqueue(call.dq, at.dq, stream);
@@ -66,17 +49,10 @@ std::vector<Fact> BackwardCall::facts() const {
   std::vector<Fact> facts = {{"tile", small_ ? cat(config_.small_plan().tile_m, " keys or rows")
                                              : cat(config_.dkdv_plan().tile_m, " keys x ", plan_tile_n, " rows")}};
   for (Fact& fact : small_ ? config_.small_facts() : config_.facts()) facts.push_back(std::move(fact));
-  if (dkdv_.plan) {
-    facts.push_back({"plan", cat("built on the device: ", refusal_.empty() ? dkdv_.band->refusal() : refusal_)});
-    facts.push_back({"items", cat(dkdv_.max_items(), " at most")});
-    for (Fact& fact : dkdv_.plan->facts()) facts.push_back(std::move(fact));
-  } else {
-    facts.push_back({"plan", cat("none: the mask is a band, ",
-                                 dkdv_.bytes() == 0 ? "told in the kernel's parameters" : "uploaded")});
-    facts.push_back({"items", cat(dkdv_.max_items())});
-  }
+  for (Fact& fact : dkdv_.facts()) facts.push_back(std::move(fact));
   if (!small_)
-    facts.push_back({"not sm80_attention_bwd_small", config_.small_head_dim > 0 ? refusal_ : config_.why_not_small});
+    facts.push_back(
+        {"not sm80_attention_bwd_small", config_.small_head_dim > 0 ? dkdv_.why_planned() : config_.why_not_small});
   facts.push_back({"workspace bytes", cat(bytes())});
   return facts;
 }

@@ -13,6 +13,7 @@
 #include "cuda/plan/split.h"
 #include "cuda/plan/upload.h"
 #include "mask/plane_code.h"
+#include "plan/band_rows.h"
 
 namespace anymask {
 namespace {
@@ -26,30 +27,22 @@ constexpr int64_t max_ordered = 256;
 // Values beyond what any row or key is say no more than this one.
 int32_t narrow(int64_t x) { return static_cast<int32_t>(std::clamp<int64_t>(x, -max_tokens, max_tokens)); }
 
-// Tiles of `columns` keys that each `tokens` rows meet, in their order; with `transposed` the other way round: tiles of
-// `columns` rows that each `tokens` keys meet.
-std::vector<int64_t> tiles_of(const PlaneMask& plane, int64_t tokens, int64_t columns, bool transposed) {
-  std::vector<int64_t> tiles(static_cast<size_t>(((transposed ? plane.s_kv : plane.s_q) + tokens - 1) / tokens));
-  const int64_t step = transposed ? columns : tokens, width = transposed ? tokens : columns;
-  for (int64_t q = 0; q < plane.s_q; q += step) {
-    const Interval first = plane.interval(q), last = plane.interval(std::min(q + step, plane.s_q) - 1);
-    if (first.begin >= last.end) continue;
-    const int64_t begin = first.begin / width, end = (last.end + width - 1) / width;
-    if (!transposed) {
-      tiles[static_cast<size_t>(q / step)] = end - begin;
-    } else {
-      for (int64_t n = begin; n < end; ++n) ++tiles[static_cast<size_t>(n)];
-    }
-  }
-  return tiles;
-}
-
 // Rows of tiles by falling cost, in their usual order among equals (keys from the first to the last, queries the other
-// way); nothing where that is the order anyway.
+// way); nothing where that is the order anyway. `tokens` queries stand in a row, or with `transposed` keys.
 std::vector<uint16_t> order_of(const PlaneMask& plane, int64_t tokens, bool transposed) {
-  if (((transposed ? plane.s_kv : plane.s_q) + tokens - 1) / tokens > max_ordered) return {};
-  const int64_t columns = transposed ? std::max<int64_t>(plan_tile_n, plane.s_q / max_ordered + 1) : plan_tile_n;
-  const std::vector<int64_t> tiles = tiles_of(plane, tokens, columns, transposed);
+  const int64_t lines = transposed ? plane.s_kv : plane.s_q;
+  if ((lines + tokens - 1) / tokens > max_ordered) return {};
+  const Grid grid{.rows = lines,
+                  .cols = transposed ? plane.s_q : plane.s_kv,
+                  .tile_m = static_cast<int32_t>(tokens),
+                  .tile_n = plan_tile_n,
+                  .m_blocks = static_cast<int32_t>((lines + tokens - 1) / tokens),
+                  .transposed = transposed};
+  std::vector<int32_t> tiles;
+  for (int32_t m = 0; m < grid.m_blocks; ++m) {
+    const auto [begin, end] = band_span(plane, grid, m);
+    tiles.push_back(end - begin);
+  }
   std::vector<uint16_t> order(tiles.size());
   std::iota(order.begin(), order.end(), uint16_t{0});
   if (!transposed) std::reverse(order.begin(), order.end());

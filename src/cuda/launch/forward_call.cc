@@ -46,35 +46,29 @@ ForwardCall::ForwardCall(const AttentionProblem& problem, const BoundMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
       kernel_(choose_forward_kernel(problem, mask, device_)),
-      band_(mask, problem, kernel_.plan_shape(), !kernel_.sm90 || kernel_.sm90->shape.bands()) {
-  if (!band_.refusal().empty()) {
-    plan_ = std::make_unique<CudaPlanSource>(mask, problem, kernel_.plan_shape(), device_);
-    return;
-  }
+      mask_(mask, problem, kernel_.plan_shape(), device_, !kernel_.sm90 || kernel_.sm90->shape.bands()) {
+  if (mask_.planned()) return;
   // No more blocks than items, which are known: a block each, and none draws tickets.
   int32_t& grid = kernel_.sm90 ? kernel_.sm90->grid : kernel_.sm80->grid;
-  grid = static_cast<int32_t>(std::clamp<int64_t>(band_.max_items(), 1, grid));
+  grid = static_cast<int32_t>(std::clamp<int64_t>(mask_.max_items(), 1, grid));
 }
-
-int64_t ForwardCall::slots() const { return plan_ ? plan_->partial_slots() : band_.partial_slots(); }
 
 ForwardCall::Places ForwardCall::places(void* workspace) const {
   Carve carve(workspace);
   Places at{};
   at.tickets = carve.take<CudaTickets>(1);
-  const auto slots = static_cast<size_t>(this->slots()), tile_m = static_cast<size_t>(kernel_.plan_shape().tile_m);
+  const auto slots = static_cast<size_t>(mask_.partial_slots()),
+             tile_m = static_cast<size_t>(kernel_.plan_shape().tile_m);
   if (slots > 0) {
     at.partial_out = carve.take<float>(slots * tile_m * static_cast<size_t>(problem_.d_v));
     at.partial_lse = carve.take<float>(slots * tile_m);
-    at.arrivals = carve.take<CudaArrivals>(slots * tile_m / 64);
-    at.arrivals_open = carve.take<CudaArrivalsOpen>(1);
+    if (kernel_.sm90) {  // which merges the pieces itself
+      at.arrivals = carve.take<CudaArrivals>(slots * tile_m / 64);
+      at.arrivals_open = carve.take<CudaArrivalsOpen>(1);
+    }
   }
-  if (plan_) {
-    at.sequences = carve.take<CudaSequence>(sequence_count(problem_));
-    at.plan = carve.take<char>(plan_->bytes());
-  } else {
-    at.band = carve.take<char>(band_.bytes());
-  }
+  if (mask_.planned()) at.sequences = carve.take<CudaSequence>(sequence_count(problem_));
+  at.mask = carve.take<char>(mask_.bytes());
   at.bytes = carve.bytes();
   return at;
 }
@@ -88,15 +82,14 @@ void ForwardCall::enqueue(void* workspace, cudaStream_t stream) const {
   params.partial_lse = at.partial_lse;
   params.arrivals = at.arrivals;
   params.arrivals_open = at.arrivals_open;
-  params.slots = static_cast<int32_t>(slots());
-  if (plan_) {
+  params.slots = static_cast<int32_t>(mask_.partial_slots());
+  if (mask_.planned()) {  // a band holds its sequences
     params.sequences = enqueue_sequences(problem_, at.sequences, stream);
-    params.plan = plan_->enqueue(at.plan, stream);
   } else {
-    params.band = band_.enqueue(at.band, stream);
     params.plan.tile_m = kernel_.plan_shape().tile_m;
     params.plan.fold = fold_of(kernel_.plan_shape().fold);
   }
+  mask_.enqueue(params, at.mask, stream);
   if (kernel_.sm90) {
     launch_sm90_attention_fwd(params, *kernel_.sm90, device_, stream);
   } else {
@@ -116,16 +109,9 @@ std::vector<Fact> ForwardCall::facts() const {
                              {"tile", cat(kernel_.plan_shape().tile_m, " x ", plan_tile_n)},
                              {"configuration", config.str()},
                              {"workspace bytes", cat(bytes())}};
-  if (plan_) {
-    facts.push_back({"plan", cat("built on the device: ", band_.refusal())});
-    facts.push_back({"items", cat(plan_->max_items(), " at most")});
-    for (Fact& fact : plan_->facts()) facts.push_back(std::move(fact));
-  } else {
-    facts.push_back({"plan", cat("none: the mask is a band, ",
-                                 band_.bytes() == 0 ? "told in the kernel's parameters" : "uploaded")});
-    facts.push_back({"items", cat(band_.max_items())});
-  }
-  if (slots() > 0) facts.push_back({"pieces of split rows", cat(slots(), plan_ ? " at most" : "")});
+  for (Fact& fact : mask_.facts()) facts.push_back(std::move(fact));
+  if (mask_.partial_slots() > 0)
+    facts.push_back({"pieces of split rows", cat(mask_.partial_slots(), mask_.planned() ? " at most" : "")});
   if (!kernel_.sm90_support.yes) facts.push_back({"not sm90_attention_fwd", kernel_.sm90_support.reason});
   return facts;
 }

@@ -4,16 +4,14 @@
 
 #include <cuda_runtime_api.h>
 
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "backend/backend.h"
 #include "cuda/config/sm80_attention_fwd.h"
 #include "cuda/config/sm90_attention_fwd.h"
-#include "cuda/launch/band.h"
 #include "cuda/launch/device.h"
-#include "cuda/launch/plan.h"
+#include "cuda/launch/mask_source.h"
 
 namespace anymask {
 
@@ -38,22 +36,19 @@ class ForwardCall {
  private:
   struct Places {
     CudaTickets* tickets;
-    void* band;
     CudaSequence* sequences;
     float *partial_out, *partial_lse;
     CudaArrivals* arrivals;
     CudaArrivalsOpen* arrivals_open;
-    void* plan;
+    void* mask;
     size_t bytes;
   };
   Places places(void* workspace) const;
-  int64_t slots() const;  // of pieces of rows that are cut, at most
 
   const AttentionProblem& problem_;
   const CudaDevice& device_;
   ForwardKernel kernel_;
-  const BandSource band_;
-  std::unique_ptr<const CudaPlanSource> plan_;  // null: the band is enough
+  const MaskSource mask_;
 };
 
 }  // namespace anymask

@@ -15,21 +15,28 @@ int64_t heads_apart(const BoundMask& mask, const AttentionProblem& problem) {
   return mask.heads == 1 ? 1 : groups_share_planes(mask, problem.group()) ? problem.h_kv : problem.h_q;
 }
 
-int64_t window_of(const PlaneMask& plane) {
-  std::vector<const BoundLeaf*> rest;
-  return shared_topk_of(plane, rest)->args.ints[1];
+// Of each plane; empty: some plane is none that gathers.
+std::vector<int64_t> windows_of(const BoundMask& mask) {
+  std::vector<int64_t> windows;
+  for (const PlaneMask& plane : mask.planes) {
+    std::vector<const BoundLeaf*> rest;
+    const BoundLeaf* const topk = shared_topk_of(plane, rest);
+    if (topk == nullptr) return {};
+    windows.push_back(topk->args.ints[1]);
+  }
+  return windows;
 }
 
 // Keys on the gathered axis of a sequence, whose planes have one window.
-int64_t width_of(const BoundMask& mask, int64_t sequence) {
-  return window_of(mask.planes[static_cast<size_t>(mask.plane(sequence, 0))]);
+int64_t width_of(const BoundMask& mask, const std::vector<int64_t>& windows, size_t sequence) {
+  return windows[static_cast<size_t>(mask.plane(static_cast<int64_t>(sequence), 0))];
 }
 
-bool windows_differ(const BoundMask& mask) {
+bool windows_differ(const BoundMask& mask, const std::vector<int64_t>& windows) {
   for (size_t i = 0; i < mask.plane_of.size(); ++i) {
     const size_t first = i - i % static_cast<size_t>(mask.heads);
-    const auto window = [&](size_t at) { return window_of(mask.planes[static_cast<size_t>(mask.plane_of[at])]); };
-    if (mask.plane_of[i] != mask.plane_of[first] && window(i) != window(first)) return true;
+    const auto window = [&](size_t at) { return windows[static_cast<size_t>(mask.plane_of[at])]; };
+    if (window(i) != window(first)) return true;
   }
   return false;
 }
@@ -37,18 +44,13 @@ bool windows_differ(const BoundMask& mask) {
 }  // namespace
 
 Support gathers(const AttentionProblem& problem, const BoundMask& mask) {
-  if (mask.planes.empty() || problem.max_s_q == 0) return {false, ""};
-  bool none = false;
-  for (const PlaneMask& plane : mask.planes) {
-    std::vector<const BoundLeaf*> rest;
-    const BoundLeaf* const topk = shared_topk_of(plane, rest);
-    if (topk == nullptr) return {false, ""};
-    none |= topk->args.ints[1] == 0;
-  }
-  if (none) return {false, "a window is 0"};
+  if (problem.max_s_q == 0) return {false, ""};
+  const std::vector<int64_t> windows = windows_of(mask);
+  if (windows.empty()) return {false, ""};
+  if (std::count(windows.begin(), windows.end(), 0) > 0) return {false, "a window is 0"};
   if (std::max(heads_apart(mask, problem), problem.h_q) > 65535 || problem.sequences.size() > 65535)
     return {false, "there are more than 65,535 heads or sequences"};
-  if (windows_differ(mask)) return {false, "heads have windows of different sizes"};
+  if (windows_differ(mask, windows)) return {false, "heads have windows of different sizes"};
   if (problem.alibi.defined()) return {false, "ALiBi asks for the positions of keys"};
   if (problem.bias.defined() && problem.bias.shape[2] > 1)
     return {false, "the bias that is added has a row for each query"};
@@ -59,7 +61,7 @@ Support gathers(const AttentionProblem& problem, const BoundMask& mask) {
     const Sequence& sequence = problem.sequences[s];
     const double rows = static_cast<double>(sequence.s_q * problem.group()) / 128;
     all += static_cast<double>(sequence.s_kv) * (1 + rows);
-    gathered += static_cast<double>(width_of(mask, static_cast<int64_t>(s))) * (3 * static_cast<double>(heads) + rows);
+    gathered += static_cast<double>(width_of(mask, windows, s)) * (3 * static_cast<double>(heads) + rows);
   }
   if (gathered > all) return {false, "so few keys would be left out that copying costs more"};
   return {};
@@ -111,12 +113,13 @@ void GatheredKeys::add_tables(const AttentionProblem& problem, const BoundMask& 
   }
   params_.stretch = gather_stretch(extents_.keys);
 
+  const std::vector<int64_t> windows = windows_of(mask);
   std::vector<GatherSequence> sequences;
   int64_t tokens = 0;
   problem_.max_s_kv = 0;
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
     const Sequence& from = problem.sequences[s];
-    const int64_t width = width_of(mask, static_cast<int64_t>(s));
+    const int64_t width = width_of(mask, windows, s);
     sequences.push_back({from.batch, from.kv_begin, from.batch, problem.packed ? tokens : 0,
                          static_cast<int32_t>(from.s_kv), static_cast<int32_t>(width)});
     keys_ += from.s_kv;

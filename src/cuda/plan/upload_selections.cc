@@ -22,21 +22,35 @@ int32_t level_of(const BoundLeaf& leaf) {
   return level;
 }
 
-// The one topk leaf of a plane that is it, or it & leaves that are bands: those go to `rest`. Null: another plane.
-const BoundLeaf* topk_of(const PlaneMask& plane, std::vector<const BoundLeaf*>& rest) {
+// Whether a plane is the conjunction of its leaves.
+bool joined(const PlaneMask& plane) {
+  const auto& steps = plane.code().steps;
+  return std::all_of(steps.begin(), steps.end(), [](const PlaneStep& step) {
+    return step.step == Step::leaf || step.step == Step::op_and || step.step == Step::skip_if_empty;
+  });
+}
+
+bool is_candidate(const BoundLeaf& topk, const std::shared_ptr<const BoundLeaf>& leaf) {
+  if (topk.among == nullptr) return false;
+  const auto& leaves = topk.among->code().leaves;
+  return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end();
+}
+
+// The one topk leaf of a plane that is it & others: those go to `rest`, but for its candidates where these are left
+// out, and are bands. Null: another plane.
+const BoundLeaf* topk_of(const PlaneMask& plane, bool with_candidates, std::vector<const BoundLeaf*>& rest) {
+  if (!joined(plane)) return nullptr;
   const BoundLeaf* found = nullptr;
-  for (const PlaneStep& step : plane.code().steps) {
-    if (step.step == Step::op_and || step.step == Step::skip_if_empty) continue;
-    if (step.step != Step::leaf) return nullptr;
-    const BoundLeaf& leaf = *plane.code().leaves[step.at];
-    if (is_selected(leaf)) {
-      if (found != nullptr) return nullptr;
-      found = &leaf;
-    } else if (leaf.ops->interval != nullptr) {
-      rest.push_back(&leaf);
-    } else {
-      return nullptr;
-    }
+  for (const auto& leaf : plane.code().leaves) {
+    if (!is_selected(*leaf)) continue;
+    if (found != nullptr) return nullptr;
+    found = leaf.get();
+  }
+  if (found == nullptr) return nullptr;
+  for (const auto& leaf : plane.code().leaves) {
+    if (leaf.get() == found || (!with_candidates && is_candidate(*found, leaf))) continue;
+    if (leaf->ops->interval == nullptr) return nullptr;
+    rest.push_back(leaf.get());
   }
   return found;
 }
@@ -56,29 +70,10 @@ bool same_as_candidates(const BoundLeaf& topk, const std::vector<const BoundLeaf
 }  // namespace
 
 const BoundLeaf* shared_topk_of(const PlaneMask& plane, std::vector<const BoundLeaf*>& rest) {
-  const BoundLeaf* found = nullptr;
-  for (const auto& leaf : plane.code().leaves) {
-    if (!is_selected(*leaf)) continue;
-    if (found != nullptr) return nullptr;
-    found = leaf.get();
-  }
+  // What is kept is a candidate.
+  const BoundLeaf* const found = topk_of(plane, false, rest);
   if (found == nullptr || found->args.stride[1][0] != 0 || level_of(*found) != 0) return nullptr;
-  const auto joined = [](const PlaneMask& of) {
-    const auto& steps = of.code().steps;
-    return std::all_of(steps.begin(), steps.end(), [](const PlaneStep& step) {
-      return step.step == Step::leaf || step.step == Step::op_and || step.step == Step::skip_if_empty;
-    });
-  };
-  if (!joined(plane) || (found->among != nullptr && !joined(*found->among))) return nullptr;
-  for (const auto& leaf : plane.code().leaves) {
-    const auto same = [&leaf](const auto& other) { return other == leaf; };
-    const bool candidates = found->among != nullptr &&
-                            std::any_of(found->among->code().leaves.begin(), found->among->code().leaves.end(), same);
-    if (leaf.get() == found || candidates) continue;  // what is kept is a candidate
-    if (leaf->ops->interval == nullptr) return nullptr;
-    rest.push_back(leaf.get());
-  }
-  return found;
+  return found->among == nullptr || joined(*found->among) ? found : nullptr;
 }
 
 void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
@@ -108,7 +103,7 @@ void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
   emits_tiles = !gathers && header.transposed == 0 && header.fold.heads() == 1;
   for (size_t p = 0; p < mask.planes.size() && emits_tiles; ++p) {
     std::vector<const BoundLeaf*> rest;
-    const BoundLeaf* const topk = topk_of(mask.planes[p], rest);
+    const BoundLeaf* const topk = topk_of(mask.planes[p], true, rest);
     const auto at =
         std::find_if(pending.begin(), pending.end(), [topk](const Pending& other) { return other.leaf == topk; });
     emits_tiles = at != pending.end() && at->plane < 0 && order(*at) == order(pending.back()) &&

@@ -26,4 +26,17 @@ __device__ inline int32_t exclusive_sum(int32_t value, int32_t& total) {
   return before + sum - value;
 }
 
+// Sum over a block of 256 threads, in thread 0.
+__device__ __forceinline__ float block_sum(float x) {
+  __shared__ float warps[8];
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) x += __shfl_xor_sync(0xffffffffu, x, distance);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x += warps[i];
+  return x;
+}
+
 }  // namespace anymask
