@@ -14,6 +14,7 @@
 #include "api/text.h"
 #include "api/view.h"
 #include "core/error.h"
+#include "cpu/thread_pool.h"
 #include "mask/bound_mask.h"
 #include "mask/registry.h"
 #include "plan/builder.h"
@@ -293,7 +294,7 @@ anymask_status anymask_mask_select(anymask_mask_t mask, const anymask_lengths* l
   return make_mask(kOperation, out, [&] {
     const Mask& m = required(kOperation, "mask", mask).mask;
     const Lengths l = read_lengths(kOperation, lengths);
-    return m.select(l.sequences, l.h_q, l.h_kv);
+    return m.select(l.sequences, l.h_q, l.h_kv, pool_workers(0));
   });
 }
 

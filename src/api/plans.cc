@@ -9,6 +9,7 @@
 #include "api/status.h"
 #include "api/view.h"
 #include "core/error.h"
+#include "cpu/thread_pool.h"
 #include "mask/bound_mask.h"
 #include "plan/builder.h"
 #include "plan/tile_source.h"
@@ -71,7 +72,9 @@ anymask_status anymask_plan_create(anymask_mask_t mask, const anymask_lengths* l
     const Mask m = on_host(required(kOperation, "mask", mask).mask);
     const PlanRequest request = read_request(kOperation, options);
     const Lengths l = read_lengths(kOperation, lengths);
-    result = new anymask_plan_s{build_plan(anymask::bind(m, l.sequences, l.h_q, l.h_kv), request)};
+    const Workers workers = pool_workers(0);
+    result =
+        new anymask_plan_s{build_plan(anymask::bind(m, l.sequences, l.h_q, l.h_kv, {}, workers), request, workers)};
   });
 }
 

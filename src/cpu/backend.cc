@@ -53,7 +53,8 @@ class CpuBackend final : public Backend {
   std::vector<Fact> explain(const AttentionProblem& problem, const Mask& mask, Direction direction) const override {
     if (direction == Direction::backward) return backward_facts(problem, mask);
     ForwardConfig config = choose_forward(problem);
-    const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, config.request());
+    const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, config.request(),
+                                               pool_workers(problem.num_threads));
     ForwardSchedule schedule;
     schedule.build(problem, source, config);
     std::vector<Fact> facts = {{"target", cpu_target()},

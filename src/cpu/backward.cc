@@ -165,7 +165,8 @@ class Backward {
         kernels_(kernels()),
         threads_(threads),
         chunk_(choose_chunk(problem)),
-        source_(TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, backward_plan_request(problem))),
+        source_(TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, backward_plan_request(problem),
+                                 pool_workers(threads))),
         schedule_(problem, chunk_, threads),
         bias_(problem, schedule_),
         head_sums_(problem.dq.dtype == DType::f32 ? 0 : schedule_.heads().size()) {
@@ -519,7 +520,8 @@ void cpu_backward(const AttentionProblem& problem, const Mask& mask) {
 std::vector<Fact> backward_facts(const AttentionProblem& problem, const Mask& mask) {
   const backward::Kernels& kernels = backward::kernels();
   const PlanRequest request = backward_plan_request(problem);
-  const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, request);
+  const TileSource source =
+      TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, request, pool_workers(problem.num_threads));
   int64_t tasks = 0;
   for (const Sequence& sequence : problem.sequences) {
     tasks += (sequence.s_kv + request.tile_m - 1) / request.tile_m * problem.h_kv;

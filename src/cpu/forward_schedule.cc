@@ -291,7 +291,8 @@ void ForwardSchedule::run(const AttentionProblem& problem, const TileSource& sou
 void cpu_forward(const AttentionProblem& problem, const Mask& mask) {
   static thread_local ForwardSchedule schedule;
   ForwardConfig config = choose_forward(problem);
-  const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, config.request());
+  const TileSource source = TileSource::make(mask, problem.sequences, problem.h_q, problem.h_kv, config.request(),
+                                             pool_workers(problem.num_threads));
   schedule.build(problem, source, config);
   schedule.run(problem, source, config);
 }

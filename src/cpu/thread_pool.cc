@@ -188,6 +188,8 @@ int available_threads() {
 
 int resolve_threads(int requested) { return requested > 0 ? std::min(requested, 4096) : available_threads(); }
 
+Workers pool_workers(int requested) { return {resolve_threads(requested), run_on_threads}; }
+
 void run_on_threads(int threads, JobFunction function, void* context) {
   if (threads <= 1) {
     function(context, 0);

@@ -9,6 +9,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "core/workers.h"
+
 namespace anymask {
 
 // Cores this process may use (its affinity), at least 1.
@@ -16,8 +18,6 @@ int available_threads();
 
 // `requested` as attention calls state it: 0 means all available.
 int resolve_threads(int requested);
-
-using JobFunction = void (*)(void* context, int participant);
 
 // Calls job(context, i) on the caller (i = 0) and on up to threads - 1 workers (i = 1, 2, ..., each once, in the order
 // they come). Returns when the caller's call and those of all workers that came have returned. The first exception
@@ -32,6 +32,9 @@ void run_on_threads(int threads, F&& f) {
       threads, [](void* context, int participant) { (*static_cast<Plain*>(context))(participant); },
       const_cast<void*>(static_cast<const void*>(std::addressof(f))));
 }
+
+// The pool, for masks and plans to use: as many threads as an attention call with this request has.
+Workers pool_workers(int requested);
 
 // One pause of a spin loop.
 void spin_pause();

@@ -195,13 +195,15 @@ class PlaneBuilder {
 
 class BoundMaskBuilder {
  public:
-  BoundMaskBuilder(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader)
+  BoundMaskBuilder(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader,
+                   const Workers& workers)
       : program_(mask.program()),
         tree_(tree_of(program_)),
         sequences_(sequences),
         h_q_(h_q),
         h_kv_(h_kv),
         reader_(reader),
+        workers_(workers),
         memo_(mask.leaf_memo()) {}
 
   BoundMask build() {
@@ -228,7 +230,8 @@ class BoundMaskBuilder {
                                          .head = head,
                                          .h_q = h_q_,
                                          .h_kv = h_kv_,
-                                         .reader = reader_});
+                                         .reader = reader_,
+                                         .workers = workers_});
           const auto [same, is_new] = by_digest.try_emplace(plane.digest(), static_cast<int32_t>(bound.planes.size()));
           if (is_new) bound.planes.push_back(std::move(plane));
           found->second = same->second;
@@ -287,7 +290,8 @@ class BoundMaskBuilder {
                                 .head = 0,
                                 .h_q = h_q_,
                                 .h_kv = h_kv_,
-                                .reader = reader_});
+                                .reader = reader_,
+                                .workers = workers_});
       extents_[i] = extents_of(arguments);
       by_batch_ |= extents_[i].batch > 1;
       heads(extents_[i].heads);
@@ -449,6 +453,7 @@ class BoundMaskBuilder {
   const std::span<const Sequence> sequences_;
   const int64_t h_q_, h_kv_;
   const Device reader_;
+  const Workers workers_;
   bool by_batch_ = false;     // planes differ between batch entries of equal lengths
   int64_t head_classes_ = 1;  // 1, h_kv or h_q: heads that may have planes of their own
   std::vector<Extents> extents_;
@@ -456,8 +461,9 @@ class BoundMaskBuilder {
   LeafMemo* const memo_;
 };
 
-BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader) {
-  return BoundMaskBuilder(mask, sequences, h_q, h_kv, reader).build();
+BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader,
+               const Workers& workers) {
+  return BoundMaskBuilder(mask, sequences, h_q, h_kv, reader, workers).build();
 }
 
 }  // namespace anymask

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/problem.h"
+#include "core/workers.h"
 #include "mask/leaf.h"
 #include "mask/mask.h"
 
@@ -87,6 +88,7 @@ inline bool groups_share_planes(const BoundMask& mask, int64_t group) {
 // Binds `mask` to every sequence and head. Mask heads may number 1, h_kv or h_q. Equal planes are shared.
 // Errors name the mask kind, the argument, the length it should have had. Arrays lie on the host, or on the device of
 // who reads them: of these, shapes and types are checked and contents are not.
-BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader = {});
+BoundMask bind(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, Device reader = {},
+               const Workers& workers = {});
 
 }  // namespace anymask

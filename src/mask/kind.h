@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/workers.h"
 #include "mask/digest.h"
 #include "mask/kinds/common.h"
 #include "mask/leaf.h"
@@ -60,6 +61,7 @@ struct PlaneContext {
   int64_t batch, num_sequences;        // this sequence, of so many
   int64_t head, h_q, h_kv;             // this query head
   Device reader;                       // who evaluates: its arrays need not be on the host
+  Workers workers;                     // who helps
   const PlaneMask* operand = nullptr;  // the mask the leaf was given, of this plane; null: none
   int64_t shift(bool top_left) const { return top_left ? 0 : s_kv - s_q; }
 };

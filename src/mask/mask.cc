@@ -96,13 +96,13 @@ Mask Mask::with_arrays(std::vector<Array> arrays) const {
 
 LeafMemo* Mask::leaf_memo() const { return memo_->borrowed ? nullptr : &memo_->leaves; }
 
-Mask Mask::select(std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv) const {
+Mask Mask::select(std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, const Workers& workers) const {
   Mask held = *this;
   if (memo_->borrowed) {
     held.memo_ = std::make_shared<Memo>();
     held.memo_->depth = memo_->depth;
   }
-  bind(held, sequences, h_q, h_kv);
+  bind(held, sequences, h_q, h_kv, {}, workers);
   return held;
 }
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/workers.h"
 #include "mask/program.h"
 
 namespace anymask {
@@ -51,7 +52,7 @@ class Mask {
   // The same mask, holding what its topk selects at these lengths: binding it to them selects nothing again, though its
   // arrays be borrowed. They must not change as long as it is used. A mask that owns its arrays does so by itself, with
   // the lengths it met last.
-  Mask select(std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv) const;
+  Mask select(std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv, const Workers& workers = {}) const;
 
   friend Mask operator&(const Mask& a, const Mask& b);
   friend Mask operator|(const Mask& a, const Mask& b);

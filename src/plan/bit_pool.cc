@@ -74,6 +74,11 @@ void BitPool::grow() {
   }
 }
 
+void BitPool::clear() {
+  count_ = 0;
+  slots_.assign(slots_.size(), Slot{});
+}
+
 std::vector<uint64_t> BitPool::take() {
   std::vector<uint64_t> all;
   size_t left = static_cast<size_t>(count_) * words_per_tile_;

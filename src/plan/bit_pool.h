@@ -13,6 +13,10 @@ class BitPool {
 
   // The number of the tile equal to tile[0, words_per_tile): an earlier one, or the next. Throws beyond 2^31 - 1 tiles.
   int32_t intern(const uint64_t* tile);
+  int32_t size() const { return count_; }
+  const uint64_t* tile(int32_t index) const;
+  // Leaves the pool empty, and keeps its memory for the next tiles.
+  void clear();
   // All tiles, one after the other. Leaves the pool empty. Chunks are freed as they are copied, so the peak is little
   // more than the pool itself.
   std::vector<uint64_t> take();
@@ -22,7 +26,6 @@ class BitPool {
     uint32_t hash = 0;
     int32_t index = -1;  // -1: free
   };
-  const uint64_t* tile(int32_t index) const;
   void grow();
 
   size_t words_per_tile_;

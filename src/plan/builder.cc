@@ -1,6 +1,7 @@
 #include "plan/builder.h"
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 #include <unordered_map>
 
@@ -14,73 +15,81 @@
 namespace anymask {
 namespace {
 
-// A stretch of one row of tiles after the descent: kept whole, or still to be looked at.
-struct Stretch {
-  int32_t n_begin, n_end;
-  bool full;
-};
+constexpr int32_t stripe_rows = 8;  // rows of tiles descended together, by one thread
+// Stripes found before they are put into the plan, for each thread: the bit tiles of so many are held twice.
+constexpr size_t stripes_a_round = 8;
+// Below this many tiles (about 60 us of one core) waking a worker costs more than it brings.
+constexpr int64_t serial_tiles = 2048;
 
-void append(std::vector<Stretch>& row, int32_t n_begin, int32_t n_end, bool full) {
-  if (!row.empty() && row.back().n_end == n_begin && row.back().full == full) {
+// Tiles of one row, kept whole or cut.
+struct Found {
+  int32_t n_begin, n_end;
+  int32_t bits;  // a cut tile's bits by their number in the finder's pool; otherwise one of these two
+};
+constexpr int32_t found_full = -1, found_open = -2;  // open: still to be looked at
+
+void append(std::vector<Found>& row, int32_t n_begin, int32_t n_end, int32_t bits) {
+  if (bits < 0 && !row.empty() && row.back().n_end == n_begin && row.back().bits == bits) {
     row.back().n_end = n_end;
   } else {
-    row.push_back({n_begin, n_end, full});
+    row.push_back({n_begin, n_end, bits});
   }
 }
 
-// Builds the planes of a plan one after the other.
-class Builder {
+// A stripe of one plane's rows, and what was found there.
+struct Stripe {
+  size_t plane = 0;  // among those being added
+  int32_t m_begin = 0, m_end = 0;
+  int finder = 0;
+  std::vector<Found> found;
+  int32_t row_end[stripe_rows];  // where each row's end
+  int64_t kept_pairs, full_tiles, partial_tiles;
+};
+
+// What one thread finds stripes with. Its pool has equal tiles once already, so that putting finds into the plan, which
+// is one thread's work, is short.
+class Finder {
  public:
-  Builder(const PlanRequest& request, TilePlan& plan) : request_(request), plan_(plan), pool_(plan.words_per_tile()) {
-    plan_.row_begin.push_back(0);
-    tile_.resize(plan_.words_per_tile());
-  }
+  explicit Finder(size_t words_per_tile) : pool_(words_per_tile), tile_(words_per_tile) {}
 
-  // Appends the plane and returns its number, or that of an equal one already there.
-  int32_t add(const PlaneMask& plane) {
-    const Grid grid = make_grid(plane, request_);
-    PlanPlane out;
-    out.rows = grid.rows;
-    out.cols = grid.cols;
-    out.m_blocks = grid.m_blocks;
-    out.n_blocks = grid.n_blocks;
-    out.first_row = static_cast<int64_t>(plan_.row_begin.size()) - 1;
-
-    TileBits bits(plane, grid);
-    for (int32_t m = 0; m < grid.m_blocks; m += stripe) {
-      const int32_t m_end = static_cast<int32_t>(std::min<int64_t>(int64_t{m} + stripe, grid.m_blocks));
-      for (std::vector<Stretch>& row : rows_) row.clear();
-      if (grid.n_blocks > 0) {
-        descend(
-            plane, grid, {m, m_end, 0, grid.n_blocks},
-            [&](const TileRect& t) {
-              for (int32_t i = t.m_begin; i < t.m_end; ++i) append(rows_[i - m], t.n_begin, t.n_end, true);
-            },
-            [&](const TileRect& t) { append(rows_[t.m_begin - m], t.n_begin, t.n_end, false); });
-      }
-      for (int32_t i = m; i < m_end; ++i) {
-        poll_interrupt();
-        finish_row(grid, i, rows_[i - m], bits, out);
-        plan_.row_begin.push_back(static_cast<int64_t>(plan_.runs.size()));
-      }
+  void find(const PlaneMask& plane, const Grid& grid, Stripe& stripe) {
+    stripe.found.clear();
+    stripe.kept_pairs = stripe.full_tiles = stripe.partial_tiles = 0;
+    for (std::vector<Found>& row : open_) row.clear();
+    if (grid.n_blocks > 0) {
+      descend(
+          plane, grid, {stripe.m_begin, stripe.m_end, 0, grid.n_blocks},
+          [&](const TileRect& t) {
+            for (int32_t m = t.m_begin; m < t.m_end; ++m)
+              append(open_[m - stripe.m_begin], t.n_begin, t.n_end, found_full);
+          },
+          [&](const TileRect& t) { append(open_[t.m_begin - stripe.m_begin], t.n_begin, t.n_end, found_open); });
     }
-    return deduplicate(out);
+    TileBits bits(plane, grid, words_);
+    for (int32_t m = stripe.m_begin; m < stripe.m_end; ++m) {
+      finish_row(grid, m, bits, stripe);
+      stripe.row_end[m - stripe.m_begin] = static_cast<int32_t>(stripe.found.size());
+    }
   }
 
-  std::vector<uint64_t> take_bits() { return pool_.take(); }
+  // The number in `plan` of a tile found.
+  int32_t intern(int32_t bits, BitPool& plan) {
+    if (numbers_.size() <= static_cast<size_t>(bits)) numbers_.resize(static_cast<size_t>(pool_.size()), -1);
+    int32_t& number = numbers_[static_cast<size_t>(bits)];
+    if (number < 0) number = plan.intern(pool_.tile(bits));
+    return number;
+  }
+  void forget() {
+    pool_.clear();
+    numbers_.clear();
+  }
 
  private:
-  static constexpr int32_t stripe = 64;  // rows of tiles descended together
-
-  // Evaluates what is still mixed and appends the row's runs.
-  void finish_row(const Grid& grid, int32_t m_block, const std::vector<Stretch>& row, TileBits& bits,
-                  PlanPlane& plane) {
-    const size_t row_begin = plan_.runs.size();
-    for (const Stretch& stretch : row) {
-      if (stretch.full) {
-        append_full(row_begin, stretch.n_begin, stretch.n_end);
-        plane.full_tiles += stretch.n_end - stretch.n_begin;
-        plane.kept_pairs += grid.pairs({m_block, m_block + 1, stretch.n_begin, stretch.n_end});
+  // Evaluates what is still open.
+  void finish_row(const Grid& grid, int32_t m_block, TileBits& bits, Stripe& stripe) {
+    for (const Found& stretch : open_[m_block - stripe.m_begin]) {
+      if (stretch.bits == found_full) {
+        add_full(grid, m_block, stretch.n_begin, stretch.n_end, stripe);
         continue;
       }
       for (int32_t n = stretch.n_begin; n < stretch.n_end;) {
@@ -89,17 +98,112 @@ class Builder {
         for (; n < n_end; ++n) {
           bits.tile(n, tile_.data());
           const int64_t kept = count_ones(tile_.data(), tile_.size());
-          plane.kept_pairs += kept;
           if (kept == 0) continue;
           if (kept == grid.pairs({m_block, m_block + 1, n, n + 1})) {
-            append_full(row_begin, n, n + 1);
-            ++plane.full_tiles;
-          } else {
-            append_partial(row_begin, n, pool_.intern(tile_.data()));
-            ++plane.partial_tiles;
+            add_full(grid, m_block, n, n + 1, stripe);
+            continue;
           }
+          stripe.kept_pairs += kept;
+          ++stripe.partial_tiles;
+          stripe.found.push_back({n, n + 1, pool_.intern(tile_.data())});
         }
       }
+    }
+  }
+
+  static void add_full(const Grid& grid, int32_t m_block, int32_t n_begin, int32_t n_end, Stripe& stripe) {
+    stripe.kept_pairs += grid.pairs({m_block, m_block + 1, n_begin, n_end});
+    stripe.full_tiles += n_end - n_begin;
+    stripe.found.push_back({n_begin, n_end, found_full});
+  }
+
+  BitPool pool_;
+  std::vector<int32_t> numbers_;  // of its tiles in the plan, -1 until they have one
+  std::vector<Found> open_[stripe_rows];
+  std::vector<uint64_t> tile_, words_;
+};
+
+// Builds the planes of a plan: stripes are found by whoever helps and put into the plan in their order.
+class Builder {
+ public:
+  Builder(const PlanRequest& request, const Workers& workers, TilePlan& plan)
+      : request_(request), workers_(workers), plan_(plan), pool_(plan.words_per_tile()) {
+    plan_.row_begin.push_back(0);
+  }
+
+  // Appends planes in this order; returns their numbers: that of an equal one where one is already there.
+  std::vector<int32_t> add(const std::vector<const PlaneMask*>& planes) {
+    std::vector<Grid> grids;
+    int64_t tiles = 0;
+    for (const PlaneMask* plane : planes) {
+      grids.push_back(make_grid(*plane, request_));
+      tiles += int64_t{grids.back().m_blocks} * grids.back().n_blocks;
+    }
+    Workers workers = workers_;
+    if (tiles < serial_tiles) workers.threads = 1;
+    std::vector<std::unique_ptr<Finder>> finders;
+    for (int i = 0; i < workers.threads; ++i) finders.push_back(std::make_unique<Finder>(plan_.words_per_tile()));
+    std::vector<Stripe> stripes(stripes_a_round * finders.size());
+    std::vector<int32_t> numbers;
+    PlanPlane plane;
+    int32_t m = 0;
+    for (size_t p = 0; p < planes.size();) {
+      size_t count = 0;
+      for (; count < stripes.size() && p < planes.size(); ++count) {
+        Stripe& stripe = stripes[count];
+        stripe.plane = p;
+        stripe.m_begin = m;
+        stripe.m_end = m += std::min(stripe_rows, grids[p].m_blocks - m);
+        if (m == grids[p].m_blocks) ++p, m = 0;
+      }
+      workers.each(static_cast<int64_t>(count), [&](int64_t i, int participant) {
+        Stripe& stripe = stripes[static_cast<size_t>(i)];
+        stripe.finder = participant;
+        finders[static_cast<size_t>(participant)]->find(*planes[stripe.plane], grids[stripe.plane], stripe);
+      });
+      for (size_t i = 0; i < count; ++i) {
+        const Stripe& stripe = stripes[i];
+        const Grid& grid = grids[stripe.plane];
+        poll_interrupt();
+        if (stripe.m_begin == 0) plane = begin_plane(grid);
+        put(stripe, *finders[static_cast<size_t>(stripe.finder)], plane);
+        if (stripe.m_end == grid.m_blocks) numbers.push_back(deduplicate(plane));
+      }
+      for (const std::unique_ptr<Finder>& finder : finders) finder->forget();
+    }
+    return numbers;
+  }
+
+  std::vector<uint64_t> take_bits() { return pool_.take(); }
+
+ private:
+  PlanPlane begin_plane(const Grid& grid) const {
+    PlanPlane plane;
+    plane.rows = grid.rows;
+    plane.cols = grid.cols;
+    plane.m_blocks = grid.m_blocks;
+    plane.n_blocks = grid.n_blocks;
+    plane.first_row = static_cast<int64_t>(plan_.row_begin.size()) - 1;
+    return plane;
+  }
+
+  // Appends the runs of a stripe's rows.
+  void put(const Stripe& stripe, Finder& finder, PlanPlane& plane) {
+    plane.kept_pairs += stripe.kept_pairs;
+    plane.full_tiles += stripe.full_tiles;
+    plane.partial_tiles += stripe.partial_tiles;
+    size_t at = 0;
+    for (int32_t m = stripe.m_begin; m < stripe.m_end; ++m) {
+      const size_t row_begin = plan_.runs.size();
+      for (const auto end = static_cast<size_t>(stripe.row_end[m - stripe.m_begin]); at < end; ++at) {
+        const Found& found = stripe.found[at];
+        if (found.bits == found_full) {
+          append_full(row_begin, found.n_begin, found.n_end);
+        } else {
+          append_partial(row_begin, found.n_begin, finder.intern(found.bits, pool_));
+        }
+      }
+      plan_.row_begin.push_back(static_cast<int64_t>(plan_.runs.size()));
     }
   }
 
@@ -167,10 +271,9 @@ class Builder {
   }
 
   const PlanRequest request_;
+  const Workers workers_;
   TilePlan& plan_;
   BitPool pool_;
-  std::vector<uint64_t> tile_;
-  std::vector<Stretch> rows_[stripe];
   std::unordered_multimap<size_t, int32_t> by_content_;
 };
 
@@ -230,21 +333,27 @@ PlanStats stats_of(const TilePlan& plan) {
 
 }  // namespace
 
-TilePlan build_plan(const BoundMask& mask, const PlanRequest& request) {
+TilePlan build_plan(const BoundMask& mask, const PlanRequest& request, const Workers& workers) {
   make_grid(PlaneMask{}, request);  // the request is wrong even where there is no plane
   TilePlan plan;
   plan.tile_m = request.tile_m;
   plan.tile_n = request.tile_n;
   plan.transposed = request.transposed;
   plan.heads = mask.heads;
-  plan.plane_of.reserve(mask.plane_of.size());
 
-  Builder builder(request, plan);
-  std::vector<int32_t> number(mask.planes.size(), -1);  // a bound plane's number in the plan
+  // Bound planes in the order of their use.
+  std::vector<const PlaneMask*> used;
+  std::vector<int32_t> place(mask.planes.size(), -1);
   for (const int32_t bound : mask.plane_of) {
-    int32_t& p = number[static_cast<size_t>(bound)];
-    if (p < 0) p = builder.add(mask.planes[static_cast<size_t>(bound)]);
-    plan.plane_of.push_back(p);
+    if (place[static_cast<size_t>(bound)] >= 0) continue;
+    place[static_cast<size_t>(bound)] = static_cast<int32_t>(used.size());
+    used.push_back(&mask.planes[static_cast<size_t>(bound)]);
+  }
+  Builder builder(request, workers, plan);
+  const std::vector<int32_t> numbers = builder.add(used);
+  plan.plane_of.reserve(mask.plane_of.size());
+  for (const int32_t bound : mask.plane_of) {
+    plan.plane_of.push_back(numbers[static_cast<size_t>(place[static_cast<size_t>(bound)])]);
   }
   collapse_heads(plan);
   plan.planes.shrink_to_fit();

@@ -19,7 +19,8 @@ struct PlanRequest {
 
 // Time follows the boundary of interval-like masks and the area of masks of bits. Errors: a tile out of range, counts
 // of tiles, bit tiles or pairs that 32-bit indices and 64-bit counters cannot hold.
-TilePlan build_plan(const BoundMask& mask, const PlanRequest& request);
+// The plan is the same whoever helps, bit for bit.
+TilePlan build_plan(const BoundMask& mask, const PlanRequest& request, const Workers& workers = {});
 
 // Pairs kept by one plane, exactly, without storing a plan.
 int64_t count_kept(const PlaneMask& plane);

@@ -15,7 +15,9 @@ namespace anymask {
 // hands them out one at a time.
 class TileBits {
  public:
-  TileBits(const PlaneMask& plane, const Grid& grid) : plane_(&plane), grid_(grid) {}
+  // `words`: memory it works in, grown as needed.
+  TileBits(const PlaneMask& plane, const Grid& grid, std::vector<uint64_t>& words)
+      : plane_(&plane), grid_(grid), words_(words) {}
 
   // Tiles evaluated together: about 16 words a row.
   int32_t tiles_at_once() const { return std::max(1, 1024 / grid_.tile_n); }
@@ -83,7 +85,7 @@ class TileBits {
   int32_t n_begin_ = 0;
   int64_t row_ = 0, rows_ = 0;                // of the row of tiles, in pairs, clipped to the plane
   int64_t key_ = 0, width_ = 0, height_ = 0;  // words_[height_ queries, width_] from key `key_`
-  std::vector<uint64_t> words_;
+  std::vector<uint64_t>& words_;
 };
 
 }  // namespace anymask

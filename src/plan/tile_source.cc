@@ -19,7 +19,7 @@ bool owns_arrays(const Mask& mask) {
 }  // namespace
 
 TileSource TileSource::make(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv,
-                            const PlanRequest& request) {
+                            const PlanRequest& request, const Workers& workers) {
   make_grid(PlaneMask{}, request);
   TileSource source;
   source.request_ = request;
@@ -33,9 +33,9 @@ TileSource TileSource::make(const Mask& mask, std::span<const Sequence> sequence
       return source;
     }
   }
-  BoundMask bound = anymask::bind(mask, sequences, h_q, h_kv);
+  BoundMask bound = anymask::bind(mask, sequences, h_q, h_kv, {}, workers);
   if (!all_bands(bound)) {
-    source.plan_ = std::make_shared<const TilePlan>(build_plan(bound, request));
+    source.plan_ = std::make_shared<const TilePlan>(build_plan(bound, request, workers));
   } else {
     // What the cache keeps outlives the call, so it must not refer to arrays the call only borrows. Bands hold offsets
     // at most: copying them is nothing.

@@ -44,7 +44,7 @@ class TileSource {
   // Chooses: band form where every plane has it, else a plan; either from the cache when the mask's digest and the
   // lengths are known there. Masks whose arrays are borrowed must keep them alive as long as the source.
   static TileSource make(const Mask& mask, std::span<const Sequence> sequences, int64_t h_q, int64_t h_kv,
-                         const PlanRequest& request);
+                         const PlanRequest& request, const Workers& workers = {});
 
   bool planned() const { return plan_ != nullptr; }
   const TilePlan* plan() const { return plan_.get(); }  // null for the band form

@@ -44,6 +44,29 @@ TEST(ThreadPool, ParticipantsAreNumberedOnce) {
   }
 }
 
+// What masks and plans are handed: pieces once each, exceptions end them, and nobody to help is no error.
+TEST(ThreadPool, WorkersShareOutPieces) {
+  EXPECT_EQ(pool_workers(3).threads, 3);
+  EXPECT_EQ(pool_workers(0).threads, available_threads());
+  for (const Workers& workers : {Workers{}, pool_workers(1), pool_workers(2), pool_workers(5)}) {
+    for (const int pieces : {0, 1, 2, 100}) {
+      std::vector<std::atomic<int>> done(static_cast<size_t>(pieces));
+      workers.each(pieces, [&](int64_t piece, int participant) {
+        EXPECT_LT(participant, workers.threads);
+        done[static_cast<size_t>(piece)].fetch_add(1);
+      });
+      for (const auto& d : done) EXPECT_EQ(d, 1);
+    }
+    std::atomic<int> begun{0};
+    EXPECT_THROW(workers.each(1 << 30,
+                              [&](int64_t, int) {
+                                if (begun.fetch_add(1) >= 7) throw std::runtime_error("stop");
+                              }),
+                 std::runtime_error);
+    EXPECT_LE(begun, 8 + workers.threads);
+  }
+}
+
 TEST(ThreadPool, ParkedWorkersComeBack) {
   EXPECT_EQ(count_pieces(3, 10), 10);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 #include <random>
+#include <thread>
 
 #include "core/error.h"
 #include "plan_check.h"
@@ -168,6 +169,37 @@ TEST(Builder, EqualBitTilesAreShared) {
   const TilePlan same = build_plan(bind_one(Mask::parse("positions(4032, 4064)"), 64, 4096), {64, 64});
   ASSERT_EQ(same.runs.size(), 1u);
   EXPECT_EQ(same.runs[0], (anymask::Run{0, 64, RunKind::partial_same, 0}));
+}
+
+// Threads of the moment.
+void run_on_new_threads(int threads, JobFunction job, void* context) {
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(job, context, i);
+  job(context, 0);
+  for (std::thread& other : others) other.join();
+}
+
+// Stripes are found side by side, in any order; planes, runs and the numbers of bit tiles come out the same. Planes
+// that list the same tiles meet across stripes, and rounds of stripes follow one another.
+TEST(Builder, TheSameWhoeverHelps) {
+  std::mt19937_64 rng(9);
+  std::vector<int64_t> map(75 * 75);
+  for (int64_t& entry : map) entry = rng() % 4 == 0;
+  Array array = named("map", map);
+  array.view.rank = 2;
+  array.view.shape[0] = array.view.shape[1] = array.view.stride[0] = 75;
+  array.view.stride[1] = 1;
+  const Array arrays[] = {array};
+  for (const char* text : {"causal & stride(3) | keys(0, 70)", "blocks(@map, 64, 64)", "~blocks(@map, 64, 64) & causal",
+                           "per_head([causal | stride(5), window(300, 9) & stride(2), causal | stride(5)])", "none"}) {
+    const BoundMask bound = anymask::bind(Mask::parse(text, arrays), sequences_of(2, 4777, 4750), 3, 3);
+    for (const PlanRequest& request :
+         {PlanRequest{}, PlanRequest{32, 64, true}, PlanRequest{16, 192, false, 20}, PlanRequest{5, 64}}) {
+      const TilePlan alone = build_plan(bound, request);
+      for (const int threads : {2, 3, 8})
+        EXPECT_EQ(build_plan(bound, request, {threads, run_on_new_threads}), alone) << text << ", threads " << threads;
+    }
+  }
 }
 
 // A million positions: runs, work and bits stay linear. Bits of one pair each would be 116 GiB.
