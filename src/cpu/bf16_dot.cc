@@ -14,15 +14,15 @@ namespace anymask::bf16_dot {
 namespace {
 
 // Every loop over rows and vectors is unrolled: 12 x 2 sums, 2 vectors of B, 1 broadcast of 32 registers.
-template <int kVectors, class A>
+template <int kRows, int kVectors, class A>
 inline __attribute__((always_inline)) void multiply(const A& pair_of, const uint16_t* b, int64_t pairs,
-                                                    __m512 (&acc)[rows][kVectors]) {
+                                                    __m512 (&acc)[kRows][kVectors]) {
   for (int64_t kk = 0; kk < pairs; ++kk) {
     __m512bh bv[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) bv[v] = (__m512bh)_mm512_loadu_si512(b + 32 * v);
 #pragma GCC unroll 12
-    for (int r = 0; r < rows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       const __m512bh av = (__m512bh)_mm512_set1_epi32(pair_of(r, kk));
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_dpbf16_ps(acc[r][v], av, bv[v]);
@@ -37,24 +37,24 @@ inline int32_t load_pair(const uint16_t* p) {
   return pair;
 }
 
-template <int kVectors>
+template <int kRows, int kVectors>
 inline __attribute__((always_inline)) void accumulate_panel(const uint16_t* p, const Segment* segments,
                                                             int64_t num_segments, int64_t v_offset, const float* alpha,
                                                             float* o, int64_t o_stride) {
-  __m512 acc[rows][kVectors];
+  __m512 acc[kRows][kVectors];
 #pragma GCC unroll 12
-  for (int r = 0; r < rows; ++r) {
+  for (int r = 0; r < kRows; ++r) {
     const __m512 a = _mm512_set1_ps(alpha[r]);
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_mul_ps(a, _mm512_loadu_ps(o + r * o_stride + 16 * v));
   }
   for (int64_t s = 0; s < num_segments; ++s) {
     const uint16_t* column = p + segments[s].column;
-    multiply<kVectors>([&](int r, int64_t kk) { return load_pair(column + r * (2 * score_stride) + 2 * kk); },
-                       segments[s].v + v_offset, segments[s].count / 2, acc);
+    multiply<kRows, kVectors>([&](int r, int64_t kk) { return load_pair(column + r * (2 * score_stride) + 2 * kk); },
+                              segments[s].v + v_offset, segments[s].count / 2, acc);
   }
 #pragma GCC unroll 12
-  for (int r = 0; r < rows; ++r) {
+  for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(o + r * o_stride + 16 * v, acc[r][v]);
   }
@@ -90,24 +90,35 @@ bool fast() {
   return yes;
 }
 
-void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s) {
-  __m512 acc[rows][2];
+template <int kRows>
+void scores_of(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s) {
+  __m512 acc[kRows][2];
 #pragma GCC unroll 12
-  for (int r = 0; r < rows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
-  multiply<2>([&](int r, int64_t kk) { return load_pair(q + (kk * rows + r) * 2); }, k, pairs, acc);
+  for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
+  multiply<kRows, 2>([&](int r, int64_t kk) { return load_pair(q + (kk * rows + r) * 2); }, k, pairs, acc);
 #pragma GCC unroll 12
-  for (int r = 0; r < rows; ++r) {
+  for (int r = 0; r < kRows; ++r) {
     _mm512_storeu_ps(s + r * score_stride, _mm512_mul_ps(acc[r][0], _mm512_set1_ps(scale)));
     _mm512_storeu_ps(s + r * score_stride + 16, _mm512_mul_ps(acc[r][1], _mm512_set1_ps(scale)));
   }
 }
 
-void accumulate(const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns,
-                const float* alpha, float* o, int64_t o_stride) {
-  if (columns > 16) {
-    accumulate_panel<2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
+void scores(int64_t num_rows, const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s) {
+  if (num_rows > few_rows) {
+    scores_of<rows>(q, k, pairs, scale, s);
   } else {
-    accumulate_panel<1>(p, segments, num_segments, v_offset, alpha, o, o_stride);
+    scores_of<few_rows>(q, k, pairs, scale, s);
+  }
+}
+
+void accumulate(int64_t num_rows, const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset,
+                int columns, const float* alpha, float* o, int64_t o_stride) {
+  if (columns <= 16) {
+    accumulate_panel<rows, 1>(p, segments, num_segments, v_offset, alpha, o, o_stride);
+  } else if (num_rows > few_rows) {
+    accumulate_panel<rows, 2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
+  } else {
+    accumulate_panel<few_rows, 2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
   }
 }
 
@@ -137,8 +148,8 @@ double peak_work(int64_t iterations) {
 
 bool available() { return false; }
 bool fast() { return false; }
-void scores(const uint16_t*, const uint16_t*, int64_t, float, float*) {}
-void accumulate(const uint16_t*, const Segment*, int64_t, int64_t, int, const float*, float*, int64_t) {}
+void scores(int64_t, const uint16_t*, const uint16_t*, int64_t, float, float*) {}
+void accumulate(int64_t, const uint16_t*, const Segment*, int64_t, int64_t, int, const float*, float*, int64_t) {}
 void narrow(const float*, int64_t, uint16_t*) {}
 double peak_work(int64_t) { return 0; }
 

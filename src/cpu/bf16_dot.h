@@ -13,16 +13,18 @@
 
 namespace anymask::bf16_dot {
 
-inline constexpr int rows = 12;   // of a register tile
-inline constexpr int panel = 32;  // columns of a register tile: two vectors
+inline constexpr int rows = 12;     // of a register tile
+inline constexpr int few_rows = 4;  // of a smaller one, for what 64 rows leave
+inline constexpr int panel = 32;    // columns of a register tile: two vectors
 
 // The processor and its operating system have AVX-512 F, BW, VL and BF16, and this build contains the instruction.
 bool available();
 // It pays here: AMD's processors. Elsewhere bf16 is widened to fp32 while packing.
 bool fast();
 
-// s[rows x panel] = scale * Q K^T. q: [k / 2][rows][2]; k: one panel, [k / 2][panel][2]; `pairs` = k / 2.
-void scores(const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s);
+// s[rows x panel] = scale * Q K^T; only the first few_rows of them where num_rows is no more (accumulate too). q: [k /
+// 2][rows][2]; k: one panel, [k / 2][panel][2]; `pairs` = k / 2.
+void scores(int64_t num_rows, const uint16_t* q, const uint16_t* k, int64_t pairs, float scale, float* s);
 
 // A stretch of keys: probabilities at columns [column, column + count) of P; values at v, [count / 2][panel][2] for the
 // first panel.
@@ -33,8 +35,8 @@ struct Segment {
 
 // o[rows x columns] = alpha * o + P V over the segments, in their order; columns is 16 or 32; v of each segment moved
 // by v_offset. p: bf16, rows 2 * score_stride elements apart.
-void accumulate(const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset, int columns,
-                const float* alpha, float* o, int64_t o_stride);
+void accumulate(int64_t num_rows, const uint16_t* p, const Segment* segments, int64_t num_segments, int64_t v_offset,
+                int columns, const float* alpha, float* o, int64_t o_stride);
 
 // to[i] = bf16(from[i]), rounded to nearest even, for n a multiple of 16. `to` may be the memory of `from`.
 void narrow(const float* from, int64_t n, uint16_t* to);

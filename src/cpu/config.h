@@ -11,12 +11,13 @@
 
 namespace anymask {
 
-// Rows of a block: a multiple of every register tile's (6 and 12). Its scores for a chunk of keys stay in the
-// second-level cache.
-inline constexpr int64_t max_block_rows = 96;
+// Rows of a block: as many as the tiles of most maps of blocks have rows, so that these cut no tile of ours. Register
+// tiles of 6 or 12 rows leave 4, which have a tile of their own.
+inline constexpr int64_t max_block_rows = 64;
+inline constexpr int64_t padded_block_rows = 72;  // in whole register tiles of either kind
 inline constexpr int64_t tile_keys = 64;
 // Tiles whose scores are held at a time: 256 keys. The values of a panel (16 KB with AVX2) and the probabilities of a
-// row group (6 KB) then share a 32 KB first-level cache; the 96 x 256 scores take 102 KB of the second.
+// row group (6 KB) then share a 32 KB first-level cache.
 inline constexpr int64_t chunk_tiles = 4;
 // Rows of scores are this far apart: not a power of two, so that rows do not fall into the same cache sets.
 inline constexpr int64_t score_stride = chunk_tiles * tile_keys + 16;
@@ -24,7 +25,7 @@ inline constexpr int64_t score_stride = chunk_tiles * tile_keys + 16;
 inline constexpr double log2_e = 1.4426950408889634, ln_2 = 0.6931471805599453;
 
 struct ForwardConfig {
-  int32_t tile_m = 96, tile_n = 64;
+  int32_t tile_m = 64, tile_n = 64;
   bool bf16_dot = false;   // products of bf16 pairs; otherwise 16-bit inputs are widened while packing
   int64_t blocks = 0;      // row blocks over all sequences and heads
   int64_t max_splits = 1;  // pieces a row block's tiles may be cut into

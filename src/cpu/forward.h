@@ -1,7 +1,7 @@
 // The CPU forward between its scheduler (forward_schedule.cc, plain C++) and its vector code (forward.cc, once per
 // target).
 //
-// A *block* is up to 96 rows: tokens of one query head, or all tokens of several heads that share a kv head and a mask
+// A *block* is up to 64 rows: tokens of one query head, or all tokens of several heads that share a kv head and a mask
 // plane. A *tile* is 64 keys. A block's tiles are visited in key order, in chunks: S = Q K^T, masked; running maximum
 // and sum; O = alpha O + P V.
 #pragma once

@@ -4,7 +4,7 @@
 //
 //   q   the block's queries, times the factor that makes scores powers of two
 //   s   [kGroup][score_stride]: scores of one group of rows for a chunk of keys, then probabilities, in place
-//   o   [96][d_v up to kPanel]: the running output
+//   o   [64][d_v up to kPanel]: the running output
 //
 // A chunk of K and V (128 KB at d = 64) stays in the second-level cache while the groups pass by; a group's scores (6
 // KB with AVX2) stay in the first while K and V stream through: measured as fast as the other order, and softmax and
@@ -99,7 +99,7 @@ class Block {
         scores_(problem_, sequence_, task.block),
         q_(scratch.q.get<typename P::Query>(P::QueryElements(problem_.d_qk))),
         s_(scratch.s.get<float>(kGroup * score_stride)),
-        o_(scratch.o.get<float>(max_block_rows * o_stride_)) {
+        o_(scratch.o.get<float>(padded_block_rows * o_stride_)) {
     chunk_.v_key = P::kStreams ? problem_.v.stride_s : kPanel;
     if (!P::kStreams && task.packed.k == nullptr) {
       own_k_ = scratch.k.get<Element>(chunk_tiles * tile_keys * problem_.d_qk);
@@ -234,8 +234,8 @@ class Block {
         float* s = s_ + j * tile_keys + p * kPanel;
         const bool whole = chunk_.whole[j] >> p & 1;
         if constexpr (!P::kStreams) {
-          P::Scores(q, chunk_.k[j] + p * kPanel * problem_.d_qk, problem_.d_qk, scores_.raw_factor(P::kScalesQueries),
-                    s);
+          P::Scores(rows_of(g), q, chunk_.k[j] + p * kPanel * problem_.d_qk, problem_.d_qk,
+                    scores_.raw_factor(P::kScalesQueries), s);
         }
         if (!whole || !plain_scores) scores_.finish(chunk_.slots[j], p, whole, g * kGroup, rows_of(g), s);
       }
@@ -299,8 +299,8 @@ class Block {
       P::Accumulate(problem_, s_, rows_, chunk_.segments, chunk_.num_segments, alpha, o, o_stride_);
     } else {
       for (int64_t column = 0; column < problem_.d_v; column += kPanel) {
-        P::Accumulate(s_, chunk_.segments, chunk_.num_segments, column * tile_keys, problem_.d_v - column <= kLanes,
-                      alpha, o + column, o_stride_);
+        P::Accumulate(rows_of(g), s_, chunk_.segments, chunk_.num_segments, column * tile_keys,
+                      problem_.d_v - column <= kLanes, alpha, o + column, o_stride_);
       }
     }
   }

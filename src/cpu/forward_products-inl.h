@@ -56,6 +56,8 @@ struct Fp32Products {
   static constexpr bool kStreams = false;
   static constexpr bool kScalesQueries = true;
   static constexpr int kGroup = kRows;
+  // What is left of 64 rows: eight sums still keep both multipliers busy.
+  static constexpr int kFewRows = 4;
   // Rows are read by broadcast where they lie. As far apart as the widest heads ask, so that one constant serves all,
   // and an odd number of cache lines, so that rows do not fall into the same cache sets.
   static constexpr int64_t kQueryStride = 256 + 16;
@@ -64,7 +66,7 @@ struct Fp32Products {
     int32_t column, count;
   };
 
-  static int64_t QueryElements(int64_t) { return max_block_rows * kQueryStride; }
+  static int64_t QueryElements(int64_t) { return padded_block_rows * kQueryStride; }
   static const float* QueriesOf(int64_t group, const float* q, int64_t) { return q + group * kRows * kQueryStride; }
 
   // [rows][kQueryStride]; rows beyond the block are zeros.
@@ -99,42 +101,52 @@ struct Fp32Products {
   }
 
   // s = Q K^T
-  static HWY_INLINE void Scores(const float* q, const float* k, int64_t d_qk, float, float* s) {
-    GemmTile<kRows, 2, false>(q, std::integral_constant<int64_t, kQueryStride>(), std::integral_constant<int64_t, 1>(),
-                              k, int64_t{kPanel}, d_qk, s, score_stride);
+  template <int R>
+  static HWY_INLINE void ScoresOf(const float* q, const float* k, int64_t d_qk, float* s) {
+    GemmTile<R, 2, false>(q, std::integral_constant<int64_t, kQueryStride>(), std::integral_constant<int64_t, 1>(), k,
+                          int64_t{kPanel}, d_qk, s, score_stride);
+  }
+  static HWY_INLINE void Scores(int64_t rows, const float* q, const float* k, int64_t d_qk, float, float* s) {
+    if (rows > kFewRows) {
+      ScoresOf<kRows>(q, k, d_qk, s);
+    } else {
+      ScoresOf<kFewRows>(q, k, d_qk, s);
+    }
   }
 
   static void Narrow(float*, int32_t, int32_t) {}
 
-  template <int NV>
+  template <int R, int NV>
   static HWY_INLINE void AccumulatePanel(const float* p, const Segment* segments, int32_t num_segments,
                                          int64_t v_offset, const float* alpha, float* o, int64_t o_stride) {
     const DF d;
-    VF acc[kRows][NV];
+    VF acc[R][NV];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < R; ++r) {
       const VF a = hn::Set(d, alpha[r]);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) acc[r][v] = hn::Mul(a, hn::Load(d, o + r * o_stride + v * kLanes));
     }
     for (int32_t n = 0; n < num_segments; ++n) {
-      TileFma<kRows, NV>(p + segments[n].column, std::integral_constant<int64_t, score_stride>(),
-                         std::integral_constant<int64_t, 1>(), segments[n].v + v_offset, int64_t{kPanel},
-                         segments[n].count, acc);
+      TileFma<R, NV>(p + segments[n].column, std::integral_constant<int64_t, score_stride>(),
+                     std::integral_constant<int64_t, 1>(), segments[n].v + v_offset, int64_t{kPanel}, segments[n].count,
+                     acc);
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) hn::Store(acc[r][v], d, o + r * o_stride + v * kLanes);
     }
   }
 
-  static void Accumulate(const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset,
+  static void Accumulate(int64_t rows, const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset,
                          bool one_vector, const float* alpha, float* o, int64_t o_stride) {
     if (one_vector) {
-      AccumulatePanel<1>(p, segments, num_segments, v_offset, alpha, o, o_stride);
+      AccumulatePanel<kRows, 1>(p, segments, num_segments, v_offset, alpha, o, o_stride);
+    } else if (rows > kFewRows) {
+      AccumulatePanel<kRows, 2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
     } else {
-      AccumulatePanel<2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
+      AccumulatePanel<kFewRows, 2>(p, segments, num_segments, v_offset, alpha, o, o_stride);
     }
   }
 
@@ -154,7 +166,7 @@ struct Bf16Products {
   static constexpr int kGroup = kRows;
   static_assert(bf16_dot::rows == kRows && bf16_dot::panel == kPanel);
 
-  static int64_t QueryElements(int64_t d_qk) { return max_block_rows * d_qk; }
+  static int64_t QueryElements(int64_t d_qk) { return padded_block_rows * d_qk; }
   static const uint16_t* QueriesOf(int64_t group, const uint16_t* q, int64_t d_qk) { return q + group * kRows * d_qk; }
 
   // A row of d bf16 is a row of d / 2 pairs: both operands of Q K^T are transposed pair by pair.
@@ -207,8 +219,8 @@ struct Bf16Products {
     }
   }
 
-  static void Scores(const uint16_t* q, const uint16_t* k, int64_t d_qk, float factor, float* s) {
-    bf16_dot::scores(q, k, d_qk / 2, factor, s);
+  static void Scores(int64_t rows, const uint16_t* q, const uint16_t* k, int64_t d_qk, float factor, float* s) {
+    bf16_dot::scores(rows, q, k, d_qk / 2, factor, s);
   }
 
   // A row's probabilities shrink in place: bf16 c of the row lies before float c, which has been read by then.
@@ -216,9 +228,9 @@ struct Bf16Products {
     bf16_dot::narrow(row + column, count, reinterpret_cast<uint16_t*>(row) + column);
   }
 
-  static void Accumulate(const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset,
+  static void Accumulate(int64_t rows, const float* p, const Segment* segments, int32_t num_segments, int64_t v_offset,
                          bool one_vector, const float* alpha, float* o, int64_t o_stride) {
-    bf16_dot::accumulate(reinterpret_cast<const uint16_t*>(p), segments, num_segments, v_offset,
+    bf16_dot::accumulate(rows, reinterpret_cast<const uint16_t*>(p), segments, num_segments, v_offset,
                          one_vector ? kLanes : kPanel, alpha, o, o_stride);
   }
 

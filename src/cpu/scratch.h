@@ -7,20 +7,30 @@
 #include <memory>
 #include <new>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 namespace anymask {
 
-// 64-byte aligned, uninitialised, never shrinks by itself. Contents are lost when it grows.
+// 64-byte aligned, uninitialised, never shrinks by itself. Contents are lost when it grows. From 1 MB on it asks for
+// pages of 2 MB: packed panels are swept by every block of rows, and 4 KB pages cost such sweeps a hundredth.
 class Scratch {
  public:
   // At least `count` Ts. Throws std::bad_alloc.
   template <class T>
   T* get(int64_t count) {
-    const size_t bytes = (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
-    if (bytes > bytes_) {
+    const size_t wanted = static_cast<size_t>(count) * sizeof(T);
+    if (wanted > bytes_) {
+      const size_t unit = wanted < huge_page / 2 ? 64 : huge_page;
+      const size_t bytes = (wanted + unit - 1) / unit * unit;
       data_.reset();
       bytes_ = 0;
-      void* fresh = std::aligned_alloc(64, bytes);
+      void* fresh = std::aligned_alloc(unit, bytes);
       if (fresh == nullptr) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+      if (unit == huge_page) madvise(fresh, bytes, MADV_HUGEPAGE);
+#endif
       data_.reset(fresh);
       bytes_ = bytes;
     }
@@ -33,6 +43,8 @@ class Scratch {
   size_t bytes() const { return bytes_; }
 
  private:
+  static constexpr size_t huge_page = size_t{2} << 20;
+
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };

@@ -11,7 +11,7 @@
 namespace anymask {
 
 struct PlanRequest {
-  int32_t tile_m = 96, tile_n = 64;  // tile_m >= 1, tile_n a positive multiple of 64, at most 2^28 pairs a tile
+  int32_t tile_m = 64, tile_n = 64;  // tile_m >= 1, tile_n a positive multiple of 64, at most 2^28 pairs a tile
   bool transposed = false;           // rows are keys
   float split_cost = 0;              // rows costlier than this many tiles are split into equal pieces; 0: never
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;

@@ -163,8 +163,8 @@ std::map<std::string, std::string> draw_all() {
     larger.push_back(draw(mask.text, arrays, mask.s_q, mask.s_kv, 128));
     larger.back().note = mask.name;
   }
-  files["pictures/tiles.svg"] = gallery_svg("The tiles a kernel visits, 96 queries x 64 keys each", larger);
-  files["pictures/tiles.png"] = gallery_png("The tiles a kernel visits, 96 queries x 64 keys each", larger);
+  files["pictures/tiles.svg"] = gallery_svg("The tiles a kernel visits, 64 queries x 64 keys each", larger);
+  files["pictures/tiles.png"] = gallery_png("The tiles a kernel visits, 64 queries x 64 keys each", larger);
   return files;
 }
 

@@ -51,7 +51,7 @@ TEST_F(View, PrintsPlainTextWhereThereIsNoTerminal) {
   EXPECT_EQ(outcome.out,
             "causal\n"
             "keeps 62.5% of 16 pairs (4 queries x 4 keys)\n"
-            "tiles of 96 queries x 64 keys: 0 full, 1 partial, 0 empty\n"
+            "tiles of 64 queries x 64 keys: 0 full, 1 partial, 0 empty\n"
             "\n"
             "   keys\n"
             "q  0     3\n"

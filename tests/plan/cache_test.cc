@@ -50,7 +50,7 @@ TEST_F(PlanCacheTest, AnythingElseMisses) {
   EXPECT_NE(source_of(Mask::parse("causal & stride(3)"), 200, 200).plan(), plan);
   EXPECT_NE(source_of(mask, 201, 200).plan(), plan);
   EXPECT_NE(source_of(mask, 200, 201).plan(), plan);
-  EXPECT_NE(source_of(mask, 200, 200, {64, 64}).plan(), plan);
+  EXPECT_NE(source_of(mask, 200, 200, {32, 64}).plan(), plan);
   EXPECT_NE(source_of(mask, 200, 200, {96, 128}).plan(), plan);
   EXPECT_NE(source_of(mask, 200, 200, {96, 64, true}).plan(), plan);
   EXPECT_NE(source_of(mask, 200, 200, {96, 64, false, 1}).plan(), plan);
