@@ -1,9 +1,10 @@
 // `anymask bench`: named suites on this machine. Each case is first checked against the reference, then timed; beside
 // each stands the peak measured in this process moments before.
 //
-// One JSON object a line: suite, case, who, backend, direction (fwd, bwd, plan, select, new, host), dtype, ms (median),
-// spread (quartiles over median), tflops (on kept pairs), share (of peak), peak (TFLOP/s), device, versions, commit,
-// date. tflops and share are null where nothing is computed.
+// One JSON object a line: suite, case, who, backend, direction (fwd, bwd, products, plan, select, new, host), dtype, ms
+// (median), spread (quartiles over median), tflops (on kept pairs), share (of peak), peak (TFLOP/s), device, versions,
+// commit, date. tflops and share are null where nothing is computed. `products` beside a dense case of a CPU: what the
+// case would take at the rate its two products have alone.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -44,8 +45,8 @@ struct Row {
   double ms = 0, spread = 0;
   double tflops = std::numeric_limits<double>::quiet_NaN();  // NaN: not a computation
   double peak = 0;                                           // TFLOP/s
+  double share = 0;                                          // of the peak
   std::string note;                                          // for people
-  double share() const { return tflops / peak; }
 };
 
 const std::vector<std::string> suites = {"forward", "backward", "bf16",    "masks", "plan",
@@ -174,16 +175,14 @@ class Bench {
     return false;
   }
 
-  // Calls until enough time is spent, at least five; after each, `between` with the time spent so far.
-  std::vector<double> samples(
-      const std::function<void()>& work, const std::function<void(double)>& between = [](double) {}) const {
+  // Calls until enough time is spent, at least five.
+  std::vector<double> samples(const std::function<void()>& work) const {
     const double enough = o_.quick ? 200 : 1500;
     std::vector<double> ms;
     double spent = 0;
     while ((spent < enough || ms.size() < 5) && ms.size() < 200) {
       ms.push_back(milliseconds_of(work));
       spent += ms.back();
-      between(spent);
     }
     return ms;
   }
@@ -225,26 +224,74 @@ class Bench {
     if (with_backward) runner.backward();
     runner.finish();
     if (!checked(name, call, results)) return;
-    // A processor's clock, and what neighbours leave of it, change within a row's seconds: median time is compared with
-    // the median of peaks taken between the calls, at most one in 100 ms. A card's peak is taken at both ends.
-    std::vector<double> peaks{peak_now(type, threads)};
-    double next_peak = 0;
-    const std::vector<double> ms = samples(
-        [&] {
-          with_backward ? runner.backward() : runner.forward();
-          runner.wait();
-        },
-        [&](double spent) {
-          if (cuda_ || spent < next_peak) return;
-          peaks.push_back(peak_now(type, threads));
-          next_peak = spent + 100;
-        });
-    peaks.push_back(peak_now(type, threads));
-    Row row = row_of(c, name, with_backward ? "bwd" : "fwd", type, ms);
-    row.peak = median(peaks);
-    row.tflops = (with_backward ? backward_flops(call, pairs.kept) : forward_flops(call, pairs.kept)) / row.ms / 1e9;
-    row.note = percent(pairs.share()) + " kept";
+    const double flops = with_backward ? backward_flops(call, pairs.kept) : forward_flops(call, pairs.kept);
+    const auto once = [&] {
+      with_backward ? runner.backward() : runner.forward();
+      runner.wait();
+    };
+    const char* direction = with_backward ? "bwd" : "fwd";
+    if (cuda_) {  // a card's peak takes a while: it is taken at both ends
+      std::vector<double> peaks{peak_now(type, threads)};
+      Row row = row_of(c, name, direction, type, samples(once));
+      peaks.push_back(peak_now(type, threads));
+      set_rate(row, flops, median(peaks));
+      row.note = percent(pairs.share()) + " kept";
+      emit(row);
+      return;
+    }
+    const bool products = type == ElementType::f32 && (c.suite == "forward" || c.suite == "backward");
+    const Interleaved found = interleaved(once, flops, type, threads, products ? call.q.shape.back() : 0);
+    Row row = row_of(c, name, direction, type, found.ms);
+    row.tflops = flops / row.ms / 1e9;
+    row.peak = median(found.peaks);
+    row.share = median(found.shares);
+    row.note = fmt::format("{} kept; half of the calls between {} and {} of peak", percent(pairs.share()),
+                           percent(quantile(found.shares, 0.25)), percent(quantile(found.shares, 0.75)));
+    if (products) row.note += fmt::format("; {} of its products", percent(median(found.of_products)));
     emit(row);
+    if (!products) return;
+    Row bound = row_of(c, name, "products", type, found.products_ms);
+    set_rate(bound, flops, row.peak);
+    bound.note = fmt::format("the same work at the rate of packed {} products alone", call.q.shape.back());
+    emit(bound);
+  }
+
+  void set_rate(Row& row, double flops, double peak) const {
+    row.tflops = flops / row.ms / 1e9;
+    row.peak = peak;
+    row.share = row.tflops / peak;
+  }
+
+  // Calls on a processor, each between two measurements of the peak: its clock, and what neighbours leave of it, change
+  // within a row's seconds, so a call is compared with the milliseconds around it, and the row's share is the median of
+  // such shares. Quick calls are repeated until 10 ms are spent. With a head_dim the products' rate is measured too.
+  struct Interleaved {
+    std::vector<double> ms, peaks, shares, of_products, products_ms;
+  };
+  Interleaved interleaved(const std::function<void()>& once, double flops, ElementType type, int64_t threads,
+                          int64_t head_dim) const {
+    const double enough = o_.quick ? 200 : 2000;
+    const int repeats = std::clamp(static_cast<int>(10 / std::max(milliseconds_of(once), 0.01)), 1, 1000);
+    Interleaved found;
+    double before = peak_now(type, threads);
+    for (double spent = 0; (spent < enough || found.ms.size() < 5) && found.ms.size() < 200;) {
+      const double all = milliseconds_of([&] {
+        for (int i = 0; i < repeats; ++i) once();
+      });
+      spent += all;
+      found.ms.push_back(all / repeats);
+      if (head_dim > 0) {
+        double products = 0;
+        check(anymask_cpu_products(static_cast<int32_t>(head_dim), static_cast<int32_t>(threads), &products));
+        found.products_ms.push_back(1000 * flops / products);
+        found.of_products.push_back(found.products_ms.back() / found.ms.back());
+      }
+      const double after = peak_now(type, threads), peak = (before + after) / 2;
+      found.peaks.push_back(peak);
+      found.shares.push_back(flops / found.ms.back() / 1e9 / peak);
+      before = after;
+    }
+    return found;
   }
 
   // The time to build the plan, and beside it the forward that uses it.
@@ -264,8 +311,8 @@ class Bench {
     if (!checked(c.shape.name, call, results)) return;
     Row plan = row_of(c, c.shape.name, "plan", ElementType::f32, build);
     Row fwd = row_of(c, c.shape.name, "fwd", ElementType::f32, samples([&] { forward(call, results); }));
-    plan.peak = fwd.peak = peak_now(ElementType::f32, threads_);
-    fwd.tflops = forward_flops(call, pairs.kept) / fwd.ms / 1e9;
+    set_rate(fwd, forward_flops(call, pairs.kept), peak_now(ElementType::f32, threads_));
+    plan.peak = fwd.peak;
     plan.note = percent(plan.ms / fwd.ms) + " of its forward";
     fwd.note = percent(pairs.share()) + " kept";
     emit(plan);
@@ -299,8 +346,8 @@ class Bench {
                          forward(call, results);
                        }));
     anymask_plan_cache_limit(cache.limit_bytes);
-    select.peak = fwd.peak = first.peak = peak_now(ElementType::f32, threads_);
-    fwd.tflops = forward_flops(call, pairs.kept) / fwd.ms / 1e9;
+    set_rate(fwd, forward_flops(call, pairs.kept), peak_now(ElementType::f32, threads_));
+    select.peak = first.peak = fwd.peak;
     select.note = percent(select.ms / fwd.ms) + " of its forward";
     fwd.note = percent(pairs.share()) + " kept";
     first.note = "selects, plans, computes";
@@ -341,7 +388,7 @@ class Bench {
                                  {"ms", row.ms},
                                  {"spread", row.spread},
                                  {"tflops", computed ? ordered_json(row.tflops) : ordered_json()},
-                                 {"share", computed ? ordered_json(row.share()) : ordered_json()},
+                                 {"share", computed ? ordered_json(row.share) : ordered_json()},
                                  {"peak", row.peak},
                                  {"device", device_},
                                  {"versions", versions_},
@@ -358,7 +405,7 @@ class Bench {
       const bool computed = !std::isnan(row.tflops);
       fmt::print("{:<9} {:<44} {:<5} {:<9} {:>11} {:>7} {:>9} {:>7}  {}\n", row.suite, row.name, row.direction,
                  row.dtype, human_ms(row.ms), percent(row.spread),
-                 computed ? fmt::format("{:.1f}", 1000 * row.tflops) : "-", computed ? percent(row.share()) : "-",
+                 computed ? fmt::format("{:.1f}", 1000 * row.tflops) : "-", computed ? percent(row.share) : "-",
                  row.note);
     }
     std::fflush(stdout);
@@ -373,8 +420,8 @@ class Bench {
       if (std::isnan(row.tflops)) continue;
       Bar bar;
       bar.series = row.direction == "bwd" ? "backward " + row.dtype : "forward " + row.dtype;
-      bar.value = 100 * row.share();
-      bar.text = fmt::format("{:.0f}%, {:.0f} GFLOP/s", 100 * row.share(), 1000 * row.tflops);
+      bar.value = 100 * row.share;
+      bar.text = fmt::format("{:.0f}%, {:.0f} GFLOP/s", 100 * row.share, 1000 * row.tflops);
       bars.groups.push_back({row.suite + ": " + row.name, {bar}});
     }
     if (bars.groups.empty()) return;  // every case failed its check, which has been said

@@ -80,6 +80,8 @@ def load(folder: Path) -> list[Row]:
                 continue
             if result["ms"] is None or (result["suite"] == "report-topk" and result["direction"] != "total"):
                 continue
+            if result["direction"] == "products":  # no call: what bounds one
+                continue
             if result["who"] == US:
                 rows[key] = Row(result, [])
             elif key in rows:

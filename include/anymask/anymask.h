@@ -275,9 +275,12 @@ ANYMASK_API anymask_status anymask_cuda_synchronize(int32_t device);
  * read and written a second. Either may be NULL. */
 ANYMASK_API anymask_status anymask_cuda_peak(int32_t device, double* flops, double* copy_bytes);
 
-/* Multiply-add rate measured now, in FLOP/s: `dtype` "float32" (FMA) or "bfloat16" (bf16 dot product where the
- * processor has it, else 0). */
+/* Multiply-add rate measured now, in a millisecond or two, in FLOP/s: `dtype` "float32" (FMA) or "bfloat16" (bf16 dot
+ * product where the processor has it, else 0). */
 ANYMASK_API anymask_status anymask_cpu_peak(const char* dtype, int32_t num_threads, double* out);
+/* The same of the fp32 forward's two products alone, on packed operands of this head dimension (a multiple of 8 up to
+ * 256): what the forward would reach if softmax, packing and masks cost nothing. */
+ANYMASK_API anymask_status anymask_cpu_products(int32_t head_dim, int32_t num_threads, double* out);
 /* Vector targets compiled in and usable here, separated by spaces, best first; forcing one (tests) or "" for the best
  * again. */
 ANYMASK_API anymask_status anymask_cpu_targets(char** out);

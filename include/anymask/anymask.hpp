@@ -659,6 +659,12 @@ inline double cpu_peak(DType dtype = DType::float32, int32_t num_threads = 0) {
   detail::check(anymask_cpu_peak(name, num_threads, &flops));
   return flops;
 }
+// That of the fp32 forward's two products alone, on packed operands of this head dimension.
+inline double cpu_products(int32_t head_dim, int32_t num_threads = 0) {
+  double flops = 0;
+  detail::check(anymask_cpu_products(head_dim, num_threads, &flops));
+  return flops;
+}
 // Vector targets compiled in and usable here, separated by spaces, best first.
 inline std::string cpu_targets() {
   char* text = nullptr;

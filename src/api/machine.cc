@@ -57,6 +57,18 @@ anymask_status anymask_cpu_peak(const char* dtype, int32_t num_threads, double* 
   });
 }
 
+anymask_status anymask_cpu_products(int32_t head_dim, int32_t num_threads, double* out) {
+  return guarded([&] {
+    double& flops = required("cpu products", "out", out);
+    if (num_threads < 0)
+      fail_invalid("cpu products: num_threads is ", num_threads, "; expected 0 (all this process may use) or more");
+    if (head_dim < 8 || head_dim > 256 || head_dim % 8 != 0)
+      fail_invalid("cpu products: head_dim is ", head_dim,
+                   "; expected a multiple of 8 up to 256: name one that the forward takes");
+    flops = cpu_products(head_dim, num_threads);
+  });
+}
+
 anymask_status anymask_cuda_malloc(int32_t device, size_t bytes, void** out) {
   return guarded([&] {
     void*& memory = required("cuda malloc", "out", out);

@@ -79,6 +79,20 @@ TEST(Machine, PeakIsMeasured) {
   EXPECT_THROW(cpu_peak(DType::float32, -1), Error);
 }
 
+TEST(Machine, ProductsAreMeasured) {
+  for (const int32_t head_dim : {8, 64, 72, 256}) {
+    const double flops = cpu_products(head_dim, 1);
+    EXPECT_GT(flops, 1e8);
+    EXPECT_LT(flops, 1.5 * cpu_peak(DType::float32, 1));
+  }
+  EXPECT_GT(cpu_products(64, 2), 1e8);
+  EXPECT_THROW(cpu_products(0, 1), Error);
+  EXPECT_THROW(cpu_products(12, 1), Error);
+  EXPECT_THROW(cpu_products(264, 1), Error);
+  EXPECT_THROW(cpu_products(64, -1), Error);
+  EXPECT_EQ(anymask_cpu_products(64, 1, nullptr), ANYMASK_INVALID_ARGUMENT);
+}
+
 TEST(Machine, FreeingNothingIsFine) { anymask_free(nullptr); }
 
 }  // namespace
