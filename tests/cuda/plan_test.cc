@@ -18,6 +18,7 @@
 #include "cuda/launch/device.h"
 #include "cuda/launch/plan.h"
 #include "cuda/plan/capacity.h"
+#include "cuda/plan/upload.h"
 #include "mask/bound_mask.h"
 #include "mask/kinds/random_arguments.h"
 #include "mask/registry.h"
@@ -340,8 +341,64 @@ TEST_F(CudaPlanTest, RandomExpressionsOnDevice) {
   EXPECT_GT(checked, 200);
 }
 
+// Which masks leave the selection as the plan's tiles, and how many sets of keys are evaluated for it. Asks no device.
+TEST(PlanUpload, TilesOfSelections) {
+  constexpr int64_t s = 1000;
+  alignas(16) static uint8_t nothing[16] = {};  // an address; nobody reads it
+  const auto array = [](const char* name, DType dtype, std::array<int64_t, 4> shape) {
+    TensorView view;
+    view.data = nothing;
+    view.dtype = dtype;
+    view.rank = 4;
+    view.device = {DeviceKind::cuda, 0};
+    int64_t stride = 1;
+    for (size_t axis = 4; axis-- > 0; stride *= shape[axis]) {
+      view.shape[axis] = shape[axis];
+      view.stride[axis] = stride;
+    }
+    return Array::borrow(view, name);
+  };
+  const struct {
+    const char* text;
+    bool emits;
+    size_t candidates;
+  } cases[] = {{"topk(@b, 40)", true, 0},
+               {"topk(@b, 40, causal)", true, 1},
+               {"topk(@b, 40) & causal", true, 1},
+               {"topk(@b, 40, causal) & causal", true, 1},
+               {"topk(@b, 40, dense(@d))", true, 2},
+               {"topk(@b, 40, dense(@p))", true, 2},
+               {"topk(@b, 40, dense(@d) & causal) & causal", true, 2},
+               {"topk(@b, 40, dense(@d)) & window(99, 0)", true, 3},
+               {"topk(@b, 40) & dense(@d) & causal", true, 2},
+               {"topk(@b, 40, causal | keys(50, 60))", true, 1},
+               {"topk(@one, 40) & dense(@d)", true, 2},
+               {"topk(@c, 9, topk(@b, 40, causal))", true, 17},
+               {"topk(@b, 40) | causal", false, 0},
+               {"~topk(@b, 40)", false, 0},
+               {"topk(@b, 40) & topk(@c, 9)", false, 0},
+               {"per_head([topk(@b, 40), causal, topk(@b, 40), full, topk(@b, 40), full, full, full])", false, 0}};
+  const std::vector<Array> arrays{array("b", DType::f16, {2, 8, s, s}), array("c", DType::f16, {2, 8, s, s}),
+                                  array("one", DType::f16, {1, 1, s, s}), array("d", DType::boolean, {2, 1, s, s}),
+                                  array("p", DType::boolean, {2, 1, 1, s})};
+  const AttentionProblem problem = problem_of(sequences_of(2, s, s), 8, 4);
+  for (const auto& [text, emits, candidates] : cases) {
+    const Mask mask = Mask::parse(text, arrays);
+    for (const bool transposed : {false, true}) {
+      const BoundMask bound = anymask::bind(mask, problem.sequences, 8, 4, {DeviceKind::cuda, 0});
+      const PlanUpload upload(bound, problem, {.tile_m = 128, .transposed = transposed, .parallelism = 132});
+      EXPECT_EQ(upload.emits_tiles, emits && !transposed) << text;
+      if (transposed) continue;
+      size_t sets = 0;
+      for (const PlanUpload::Selection& selection : upload.selections)
+        sets += static_cast<size_t>(selection.candidates);
+      EXPECT_EQ(sets, candidates) << text;
+    }
+  }
+}
+
 // Rows selected where the bias lies: alone and with bands, where the selection writes the plan's tiles; in expressions,
-// among bands, among anything, and among a selection.
+// among bands, among anything, and among a selection; beside other masks.
 TEST_F(CudaPlanTest, SelectedOnDevice) {
   const char* const texts[] = {"topk(@b, 40)",
                                "topk(@b, 40, causal)",
@@ -357,6 +414,14 @@ TEST_F(CudaPlanTest, SelectedOnDevice) {
                                "topk(@b, 20) & topk(@c, 40)",
                                "topk(@b, 0)",
                                "topk(@b, 5000) & causal",
+                               "topk(@b, 40, dense(@d))",
+                               "topk(@b, 40, dense(@d) & keys(3, 900)) & causal",
+                               "topk(@b, 40, dense(@d)) & ~dense(@d)",
+                               "topk(@b, 40) & dense(@d)",
+                               "topk(@b, 40) & (dense(@d) | causal) & window(300, 40)",
+                               "topk(@b, 40, causal | dense(@d)) & keys(2, 700)",
+                               "topk(@c, 10, topk(@b, 40, dense(@d))) & keys(5, 1000)",
+                               "per_head([topk(@b, 9) & causal, topk(@b, 9)])",
                                "per_head([topk(@b, 9), topk(@b, 11, causal)])"};
   for (uint64_t seed = 1; seed <= 4 * std::size(texts); ++seed) {
     const char* const text = texts[seed % std::size(texts)];
@@ -376,8 +441,15 @@ TEST_F(CudaPlanTest, SelectedOnDevice) {
                             : example::arrange(rng, DType::f32, shape, values.data()));
       arrays.back().name = name;
     }
+    const std::vector<int64_t> shape{2, 1, seed % 3 == 0 ? 1 : l.s_q, l.s_kv};
+    std::vector<uint8_t> given(static_cast<size_t>(shape[0] * shape[2] * shape[3]));
+    for (uint8_t& x : given) x = rng() % 3 != 0;
+    arrays.push_back(example::arrange(rng, DType::boolean, shape, given.data()));
+    arrays.back().name = "d";
     const Mask mask = Mask::parse(text, arrays);
-    check_plan_on_device(mask, problem_of(sequences_of(2, l.s_q, l.s_kv), 2, 2), shape_of(seed / 2));
+    PlanShape plan = shape_of(seed / 2);
+    if (!plan.transposed) plan.fold = 1 << (seed / 4 % 3);
+    check_plan_on_device(mask, problem_of(sequences_of(2, l.s_q, l.s_kv), 8, 2), plan);
     if (HasFailure()) FAIL() << text << ", seed " << seed << ", " << l.s_q << " x " << l.s_kv;
   }
 }

@@ -27,15 +27,20 @@ struct TopkCase {
   int32_t planes = 1, rows = 1, keys = 1, window = 1;
   TopkValues values = TopkValues::normal;
   TopkAmong among = TopkAmong::all;
-  int32_t pad = 0, step = 1;  // elements between rows, and from key to key
-  int32_t tile_m = 0;         // 0: no bits are wanted
-  bool within = false;
+  int32_t pad = 0, step = 1;                       // elements between rows, and from key to key
+  int32_t tile_m = 0;                              // 0: no bits are wanted
+  int32_t fold = 1;                                // rows of a tile that are one row of the plane
+  TopkAmong within = TopkAmong::all;               // of the tiles
+  bool among_alike = false, within_alike = false;  // one row for all
+  bool rows_wanted = true;                         // beside tiles
   uint32_t seed = 1;
 
   friend std::ostream& operator<<(std::ostream& out, const TopkCase& c) {
     return out << name_of(c.dtype) << ' ' << c.planes << " x " << c.rows << " x " << c.keys << " window " << c.window
                << " values " << static_cast<int>(c.values) << " among " << static_cast<int>(c.among) << " pad " << c.pad
-               << " step " << c.step << " tile_m " << c.tile_m << " within " << c.within << " seed " << c.seed;
+               << " step " << c.step << " tile_m " << c.tile_m << " fold " << c.fold << " within "
+               << static_cast<int>(c.within) << " alike " << c.among_alike << c.within_alike << " rows "
+               << c.rows_wanted << " seed " << c.seed;
   }
 };
 
@@ -66,7 +71,11 @@ inline TopkCase random_topk_case(uint32_t seed, int32_t most_keys, int32_t most_
   c.pad = pick(0, 1) * pick(0, 9);
   c.step = pick(0, 9) == 0 ? pick(2, 3) : 1;
   c.tile_m = 64 * pick(0, 4);
-  c.within = pick(0, 2) == 0;
+  c.fold = 1 << pick(0, 1) * pick(0, 6);
+  c.within = static_cast<TopkAmong>(pick(0, 1) * pick(0, static_cast<int>(TopkAmong::count) - 1));
+  c.among_alike = pick(0, 2) == 0;
+  c.within_alike = pick(0, 2) == 0;
+  c.rows_wanted = c.tile_m == 0 || pick(0, 1) == 0;
   return c;
 }
 
@@ -87,15 +96,13 @@ class TopkCheck {
     const auto lines = static_cast<size_t>(c_.planes) * static_cast<size_t>(c_.rows);
     make_values(lines);
     make_candidates(lines);
-    const int32_t m_blocks = c_.tile_m > 0 ? (c_.rows - 1) / c_.tile_m + 1 : 0;
+    const int32_t m_blocks = c_.tile_m > 0 ? (c_.rows - 1) / tokens() + 1 : 0;
     make_tiles(m_blocks);
 
     std::vector<TopkRow> rows(lines, TopkRow{0x55555555, 0x55555555});
     auto* const rows_there = static_cast<TopkRow*>(put(rows));
     const auto* const values = static_cast<const uint8_t*>(put(bytes_));
-    const auto* const limits = static_cast<const TopkLimits*>(put(limits_));
-    const auto* const within = static_cast<const TopkLimits*>(put(within_));
-    const auto* const words = static_cast<const uint32_t*>(put(words_));
+    const TopkKeys among = put(among_), within = put(within_);
     std::vector<TopkPlane> planes;
     for (int32_t p = 0; p < c_.planes; ++p) {
       const auto first = static_cast<size_t>(p * c_.rows);
@@ -106,10 +113,9 @@ class TopkCheck {
                         .window = c_.window,
                         .first_row = p * c_.rows,
                         .num_rows = c_.rows,
-                        .rows = rows_there + first,
-                        .among = has_limits() ? limits + first : nullptr,
-                        .among_words = has_words() ? words + first * line_words() : nullptr,
-                        .within = c_.within ? within + first : nullptr,
+                        .rows = c_.rows_wanted ? rows_there + first : nullptr,
+                        .among = from_row(among, first),
+                        .within = from_row(within, first),
                         .first_m_block = p * m_blocks});
     }
     std::vector<uint32_t> units(bit_tiles_ * static_cast<size_t>(c_.tile_m) * 4, 0xdeadbeefu), flags(bit_tiles_, 0);
@@ -118,8 +124,12 @@ class TopkCheck {
     params.num_planes = c_.planes;
     params.num_rows = c_.planes * c_.rows;
     if (c_.tile_m > 0) {
-      params.tiles = {static_cast<const BuildDraft*>(put(drafts_)), static_cast<const Run*>(put(runs_)),
-                      static_cast<uint32_t*>(put(units)), static_cast<uint32_t*>(put(flags)), c_.tile_m};
+      params.tiles = {static_cast<const BuildDraft*>(put(drafts_)),
+                      static_cast<const Run*>(put(runs_)),
+                      static_cast<uint32_t*>(put(units)),
+                      static_cast<uint32_t*>(put(flags)),
+                      c_.tile_m,
+                      fold_of(c_.fold)};
     }
     machine_.run(params, choose_topk_select(c_.dtype, params.num_rows, c_.keys, machine_.device));
     get(rows, rows_there);
@@ -128,16 +138,44 @@ class TopkCheck {
       get(flags, params.tiles.unit_flags);
     }
     for (size_t line = 0; line < lines; ++line) {
-      std::string wrong = compare_row(line, rows[line]);
+      kept_.push_back(kept(line));
+      std::string wrong = c_.rows_wanted ? compare_row(line, rows[line]) : "";
       if (!wrong.empty()) return wrong;
     }
     return c_.tile_m > 0 ? compare_tiles(m_blocks, units, flags) : "";
   }
 
  private:
-  bool has_limits() const { return c_.among == TopkAmong::limits || c_.among == TopkAmong::both; }
-  bool has_words() const { return c_.among == TopkAmong::words || c_.among == TopkAmong::both; }
-  size_t line_words() const { return (static_cast<size_t>(c_.keys) + 31) / 32; }
+  // What of each row counts.
+  struct Keys {
+    bool has_limits = false, has_words = false, alike = false;
+    std::vector<TopkLimits> limits;
+    std::vector<uint32_t> words;
+  };
+  int32_t tokens() const { return c_.tile_m / c_.fold; }  // of a tile
+  size_t line_words() const { return static_cast<size_t>(topk_line_words(c_.keys)); }
+  // Rows that are alike are so inside a plane.
+  size_t line_of(const Keys& keys, size_t line) const {
+    const auto rows = static_cast<size_t>(c_.rows);
+    return keys.alike ? line / rows * rows : line;
+  }
+  bool counts(const Keys& keys, size_t line, int32_t key) const {
+    line = line_of(keys, line);
+    if (keys.has_limits && (key < keys.limits[line].begin || key >= keys.limits[line].end)) return false;
+    const size_t word = line * line_words() + static_cast<size_t>(key / 128 * 4 + key % 8 / 2);
+    return !keys.has_words || (keys.words[word] >> (key % 128 / 8 * 2 + key % 2) & 1) != 0;
+  }
+  TopkKeys put(const Keys& keys) {
+    TopkKeys there{nullptr, nullptr, keys.alike ? 0 : 1};
+    if (keys.has_limits) there.limits = static_cast<const TopkLimits*>(put(keys.limits));
+    if (keys.has_words) there.words = static_cast<const uint32_t*>(put(keys.words));
+    return there;
+  }
+  TopkKeys from_row(TopkKeys keys, size_t row) const {
+    if (keys.limits != nullptr) keys.limits += row;
+    if (keys.words != nullptr) keys.words += row * line_words();
+    return keys;
+  }
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
 
   template <class T>
@@ -208,12 +246,16 @@ class TopkCheck {
       if (pick(0, 4) == 0) limits = {0, c_.keys};
       return limits;
     };
-    for (size_t line = 0; line < lines; ++line) {
-      limits_.push_back(interval());
-      within_.push_back(interval());
-    }
-    words_.resize(lines * line_words());
-    for (uint32_t& word : words_) word = static_cast<uint32_t>(pick(0, 3) == 0 ? ~uint64_t{0} : rng_() & rng_());
+    const auto make = [&](Keys& keys, TopkAmong what, bool alike) {
+      keys.has_limits = what == TopkAmong::limits || what == TopkAmong::both;
+      keys.has_words = what == TopkAmong::words || what == TopkAmong::both;
+      keys.alike = alike;
+      for (size_t line = 0; line < lines; ++line) keys.limits.push_back(interval());
+      keys.words.resize(lines * line_words());
+      for (uint32_t& word : keys.words) word = static_cast<uint32_t>(pick(0, 3) == 0 ? ~uint64_t{0} : rng_() & rng_());
+    };
+    make(among_, c_.among, c_.among_alike);
+    make(within_, c_.within, c_.within_alike);
   }
 
   void make_tiles(int32_t m_blocks) {
@@ -231,10 +273,7 @@ class TopkCheck {
     }
   }
 
-  bool candidate(size_t line, int32_t key) const {
-    if (has_limits() && (key < limits_[line].begin || key >= limits_[line].end)) return false;
-    return !has_words() || (words_[line * line_words() + static_cast<size_t>(key) / 32] >> (key % 32) & 1) != 0;
-  }
+  bool candidate(size_t line, int32_t key) const { return counts(among_, line, key); }
 
   // By sorting.
   std::vector<bool> kept(size_t line) const {
@@ -253,7 +292,6 @@ class TopkCheck {
   }
 
   std::string compare_row(size_t line, const TopkRow& row) {
-    kept_.push_back(kept(line));
     for (int32_t key = 0; key < c_.keys; ++key) {
       const uint32_t bits = bits_[line * static_cast<size_t>(c_.keys) + static_cast<size_t>(key)];
       const float x = value_of(bits);
@@ -280,12 +318,11 @@ class TopkCheck {
         const auto tile = static_cast<size_t>(run.bits + n - run.n_begin);
         uint32_t found = 0;
         for (int32_t line = 0; line < c_.tile_m; ++line) {
-          const int32_t q = block % m_blocks * c_.tile_m + line;
+          const int32_t q = block % m_blocks * tokens() + line / c_.fold;
           for (int32_t col = 0; col < 128; ++col) {
             const int32_t key = n * 128 + col, in_plane = q < c_.rows && key < c_.keys;
             const auto row = static_cast<size_t>(block / m_blocks * c_.rows + q);
-            const bool expected = in_plane && kept_[row][static_cast<size_t>(key)] &&
-                                  (!c_.within || (key >= within_[row].begin && key < within_[row].end));
+            const bool expected = in_plane && kept_[row][static_cast<size_t>(key)] && counts(within_, row, key);
             const uint32_t word = units[(tile * static_cast<size_t>(c_.tile_m) + static_cast<size_t>(line)) * 4 +
                                         static_cast<size_t>(col % 8 / 2)];
             if ((word >> (col / 8 * 2 + col % 2) & 1) != static_cast<uint32_t>(expected))
@@ -305,8 +342,7 @@ class TopkCheck {
   size_t line_ = 0, bit_tiles_ = 0;
   std::vector<uint32_t> bits_;  // [lines][keys]
   std::vector<uint8_t> bytes_;  // as the kernel sees them
-  std::vector<TopkLimits> limits_, within_;
-  std::vector<uint32_t> words_;
+  Keys among_, within_;
   std::vector<BuildDraft> drafts_;
   std::vector<Run> runs_;
   std::vector<std::vector<bool>> kept_;

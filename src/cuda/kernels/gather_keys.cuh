@@ -27,8 +27,15 @@ inline constexpr int list_threads = 1024, thread_keys = 8, list_keys = list_thre
 // Bit i: key + i is a candidate and kept. Eight keys a thread, whole pieces of memory where they lie so.
 __device__ inline uint32_t kept_bits(const TopkPlane& row, const GatherPlane& plane, TopkRow cut, int32_t key) {
   uint32_t bits = 0, candidates = ~0u;
-  if (row.among != nullptr) candidates = static_cast<uint32_t>(bit_range(row.among->begin - key, row.among->end - key));
-  if (row.among_words != nullptr && key < row.s_kv) candidates &= row.among_words[key / 32] >> (key % 32);
+  const TopkKeys& among = row.among;
+  if (among.limits != nullptr)
+    candidates = static_cast<uint32_t>(bit_range(among.limits->begin - key, among.limits->end - key));
+  if (among.words != nullptr && key < row.s_kv) {
+    uint32_t given = 0;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) given |= (among.words[key / 128 * 4 + c] >> (key % 128 / 4) & 3) << (2 * c);
+    candidates &= given;
+  }
   const auto look = [&](int i, int32_t code) {
     const bool kept = code <= plane.infinity && (code > cut.key || (code == cut.key && key + i <= cut.tie));
     bits |= static_cast<uint32_t>(kept) << i;
@@ -155,11 +162,12 @@ __device__ inline int32_t lower_bound(const GatherPlane& plane, int32_t count, i
 __global__ void __launch_bounds__(threads) gather_ends(const __grid_constant__ GatherParams p) {
   for (auto index = static_cast<int32_t>(blockIdx.y); index < p.num_planes; index += static_cast<int32_t>(gridDim.y)) {
     const GatherPlane& plane = p.planes[index];
-    const TopkLimits* const within = p.selected[index].within;
+    const TopkKeys& within = p.selected[index].within;
     const int32_t count = *plane.count;
     for (int64_t q = int64_t{blockIdx.x} * threads + threadIdx.x; q < plane.lines; q += int64_t{gridDim.x} * threads) {
-      plane.begins[q] = within != nullptr ? lower_bound(plane, count, within[q].begin) : 0;
-      plane.ends[q] = within != nullptr ? lower_bound(plane, count, within[q].end) : count;
+      const TopkLimits limits = within.limits != nullptr ? within.limits[q * within.step] : TopkLimits{0, INT32_MAX};
+      plane.begins[q] = lower_bound(plane, count, limits.begin);
+      plane.ends[q] = within.limits != nullptr ? lower_bound(plane, count, limits.end) : count;
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "cuda/plan/evaluate.cuh"
 #include "cuda/ptx/grid_dependency.cuh"
+#include "cuda/tile/mask_bits.cuh"
 #include "cuda/topk_params.h"
 
 namespace anymask::plan_build {
@@ -25,16 +26,19 @@ __global__ void __launch_bounds__(candidate_threads)
     }
     return;
   }
-  const int64_t words = (plane.s_kv + 31) / 32, across = (words + 3) / 4, lane = thread % 32;
-  for (int64_t block = thread / 32; block < (plane.s_q + 63) / 64 * across; block += threads / 32) {
-    const int64_t q = block / across * 64 + lane, word = block % across * 4;
-    const LaneWords kept = plane.row_words<2>(q, word * 32);
+  const int64_t units = (plane.s_kv + 127) / 128, lane = thread % 32;
+  for (int64_t block = thread / 32; block < (plane.s_q + 63) / 64 * units; block += threads / 32) {
+    const int64_t q = block / units * 64 + lane, unit = block % units;
+    const LaneWords kept = plane.row_words<2>(q, unit * 128);
     for (int half = 0; half < 2; ++half) {
+      uint32_t words[4] = {};
       for (int k = 0; k < 4; ++k) {
-        if (q + 32 * half < plane.s_q && word + k < words)
-          mask.words[(q + 32 * half) * words + word + k] =
-              static_cast<uint32_t>(kept.word[2 * half + k / 2] >> (32 * (k % 2)));
+        const auto columns = static_cast<uint32_t>(kept.word[2 * half + k / 2] >> (32 * (k % 2)));
+        for (int c = 0; c < 4; ++c) words[c] |= quarter(columns, c) << (8 * k);
       }
+      if (q + 32 * half < plane.s_q)
+        reinterpret_cast<uint4*>(mask.words)[(q + 32 * half) * units + unit] =
+            make_uint4(words[0], words[1], words[2], words[3]);
     }
   }
 }

@@ -16,6 +16,7 @@
 // its row of the unit. Ties: lanes, segments and warps ascend with keys, so a running sum finds the last one kept.
 #pragma once
 
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/ld_st.cuh"
 #include "cuda/tile/topk_keys.cuh"
 #include "cuda/tile/topk_search.cuh"
@@ -56,41 +57,46 @@ class Selector {
         slot_(shared.segments[threadIdx.x / 32]) {}
 
   __device__ void run() {
-    const int many = params_.rows_at_once;
-    int64_t number = int64_t{team_.index()} * many;
+    int32_t number = team_.index() * params_.rows_at_once;
     if (number >= params_.num_rows) return;
-    Row row = find(static_cast<int32_t>(number));
+    Row row = find(number, params_.planes);
     if constexpr (!streamed) copy(row, base(0));
     while (true) {
-      int64_t next = number + 1;
-      if ((next & (many - 1)) == 0) next += int64_t{team_.teams() - 1} * many;
+      const int32_t next = after(number);
       const bool more = next < params_.num_rows;
-      Row following{};
-      if (more) following = find(static_cast<int32_t>(next));
       if constexpr (!streamed) {
+        const Row following = more ? find(next, row.plane) : row;  // while this one is on its way
         arrive(row, base(0));
         if (more) copy(following, base(0));
       }
       select(row);
       if (!more) break;
-      row = following;
       number = next;
+      row = find(number, row.plane);  // once more: registers are scarce in between
     }
   }
 
  private:
+  // The team's next row. There are at most 2^30, and fewer teams.
+  __device__ int32_t after(int32_t number) const {
+    const int32_t many = params_.rows_at_once, next = number + 1;
+    return (next & (many - 1)) != 0 ? next : next + (team_.teams() - 1) * many;
+  }
   __device__ int32_t base(int segment) const { return (team_.warp() * params_.segments + segment) * segment_keys; }
 
-  __device__ Row find(int32_t number) const {
-    int32_t p = 0;
-    for (int32_t high = params_.num_planes; high - p > 1;) {
-      const int32_t middle = (p + high) / 2;
-      (params_.planes[middle].first_row <= number ? p : high) = middle;
+  // Most of the time in `plane`, the one before it.
+  __device__ Row find(int32_t number, const TopkPlane* plane) const {
+    if (number < plane->first_row || number - plane->first_row >= plane->num_rows) {
+      int32_t p = 0;
+      for (int32_t high = params_.num_planes; high - p > 1;) {
+        const int32_t middle = (p + high) / 2;
+        (params_.planes[middle].first_row <= number ? p : high) = middle;
+      }
+      plane = params_.planes + p;
     }
-    const TopkPlane* const plane = params_.planes + p;
     Row row{plane, number - plane->first_row, 0, plane->s_kv};
-    if (plane->among != nullptr) {
-      const TopkLimits limits = plane->among[row.q];
+    if (plane->among.limits != nullptr) {
+      const TopkLimits limits = plane->among.limits[row.q * plane->among.step];
       row.begin = max(limits.begin, 0);
       row.end = min(limits.end, plane->s_kv);
       if (row.begin >= row.end) row.begin = row.end = 0;
@@ -98,9 +104,17 @@ class Selector {
     return row;
   }
 
+  // Of the row, as words: those of the unit that this lane's keys lie in.
+  __device__ uint4 words_of(const TopkKeys& keys, const Row& row, int32_t from) const {
+    const int32_t units = (row.plane->s_kv + 127) / 128, unit = (from + lane_ * lane_keys) / 128;
+    if (unit >= units) return make_uint4(0, 0, 0, 0);
+    return __ldg(reinterpret_cast<const uint4*>(keys.words) + int64_t{row.q} * keys.step * units + unit);
+  }
+
   // Starts copying the segment's chunks that hold candidates; nothing is known of the rest.
   __device__ void copy(const Row& row, int32_t from) {
     const TopkPlane& plane = *row.plane;
+    if (plane.among.words != nullptr) among_ = words_of(plane.among, row, from);
     const auto* const values = static_cast<const Element*>(plane.values) + row.q * plane.stride_q;
     const int32_t first = max(row.begin, from), last = min(row.end, from + segment_keys);
     if (plane.stride_kv == 1 && reinterpret_cast<uintptr_t>(values) % 16 == 0) {
@@ -131,51 +145,33 @@ class Selector {
   __device__ void arrive(const Row& row, int32_t from) {
     ptx::cp_async_wait<0>();
     __syncwarp();
-    const int32_t begin = max(row.begin - from, 0), end = min(row.end - from, segment_keys);
-    if (begin == 0 && end == segment_keys) {
-      take([](int) { return true; });
-    } else {
-      // What lies beyond the limits in the chunks they cut.
-      const int edge = lane_ < Keys::chunk_keys ? begin : end, within = lane_ % Keys::chunk_keys;
-      const int key = edge / Keys::chunk_keys * Keys::chunk_keys + within;
-      const bool outside = lane_ < Keys::chunk_keys ? key < begin : key >= end;
-      if (lane_ < 2 * Keys::chunk_keys && begin < end && edge % Keys::chunk_keys != 0 && outside)
-        reinterpret_cast<Element*>(slot_)[key] = static_cast<Element>(no_candidates);
-      __syncwarp();
-      take([&](int chunk) { return chunk * Keys::chunk_keys < end && (chunk + 1) * Keys::chunk_keys > begin; });
-    }
-    if (row.plane->among_words != nullptr) filter(row, from);
-    __syncwarp();
-  }
-
-  template <class Holds>
-  __device__ void take(Holds&& holds) {
     const int first = first_chunk<chunks>(lane_);
 #pragma unroll
     for (int i = 0; i < chunks; ++i) {
-      const int chunk = lane_ * chunks + (i + first) % chunks;
-      uint4 four = make_uint4(no_candidates, no_candidates, no_candidates, no_candidates);
-      if (holds(chunk)) four = slot_[chunk];
+      const uint4 four = slot_[lane_ * chunks + (i + first) % chunks];
       x_[4 * i] = four.x;
       x_[4 * i + 1] = four.y;
       x_[4 * i + 2] = four.z;
       x_[4 * i + 3] = four.w;
     }
-  }
-
-  __device__ void filter(const Row& row, int32_t from) {
-    const int32_t words = (row.plane->s_kv + 31) / 32;
-    const uint32_t* const line = row.plane->among_words + int64_t{row.q} * words;
-    const int first = first_chunk<chunks>(lane_);
+    const int32_t begin = row.begin - from, end = row.end - from;
+    const bool whole = begin <= 0 && end >= segment_keys;
+    if (!whole || row.plane->among.words != nullptr) {
+      uint32_t candidates[4] = {~0u, ~0u, ~0u, ~0u};
+      if (row.plane->among.words != nullptr) {
+        const uint32_t unit[4] = {among_.x, among_.y, among_.z, among_.w};
 #pragma unroll
-    for (int i = 0; i < chunks; ++i) {
-      const int32_t key = from + (lane_ * chunks + (i + first) % chunks) * Keys::chunk_keys;
-      const uint32_t bits = key < row.plane->s_kv ? __ldg(line + key / 32) >> (key % 32) : 0u;
-      uint32_t four[4] = {x_[4 * i], x_[4 * i + 1], x_[4 * i + 2], x_[4 * i + 3]};
-      Keys::filter(four, bits);
+        for (int c = 0; c < 4; ++c) candidates[c] = unit[c] >> (2 * groups * (lane_ % unit_lanes));
+      }
+      if (!whole) {
+        const int32_t key = lane_ * lane_keys;
 #pragma unroll
-      for (int c = 0; c < 4; ++c) x_[4 * i + c] = four[c];
+        for (int c = 0; c < 4; ++c)
+          candidates[c] &= unit_columns_below(end - key, c) & ~unit_columns_below(begin - key, c);
+      }
+      Keys::template filter<chunks>(x_, candidates, lane_);
     }
+    __syncwarp();
   }
 
   // Every segment of this warp in turn; the only one is in registers.
@@ -194,9 +190,9 @@ class Selector {
 
   // Of the warp.
   __device__ int count(const Row& row, int32_t code) {
-    int mine = 0;
-    each_segment(row, [&](int32_t) { mine += Keys::template count<chunks>(x_, Keys::value(code)); });
-    return __reduce_add_sync(~0u, mine);
+    int sum = 0;
+    each_segment(row, [&](int32_t) { sum += Keys::template count<chunks>(x_, code); });
+    return sum;
   }
 
   // A hint where there was no row before: each warp's own threshold of a quarter of its segment, the mean over those
@@ -212,7 +208,7 @@ class Selector {
       TopkSearch search(rank, keys, lowest, highest);
       for (int steps = 0; steps < 12 && !search.done(); ++steps) {
         const int32_t next = search.next(TopkHint{0, 0});
-        search.counted(next, __reduce_add_sync(~0u, Keys::template count<sampled>(x_, Keys::value(next))));
+        search.counted(next, Keys::template count<sampled>(x_, next));
       }
       code = search.low() / (last - first);
       step = static_cast<int32_t>(min(search.hint(TopkHint{0, 0}).code_step, 1e6f)) + 1;
@@ -249,13 +245,13 @@ class Selector {
     int before = 0;  // ties among lower keys
     if (cut.ties > 0) {
       if constexpr (team_warps > 1) before = team_.sum_before(count(row, cut.least) - count(row, cut.above));
-    } else if (team_.warp() == 0 && lane_ == 0) {
+    } else if (team_.warp() == 0 && lane_ == 0 && row.plane->rows != nullptr) {
       row.plane->rows[row.q] = found;
     }
     if (cut.ties == 0 && params_.tiles.drafts == nullptr) return;
     each_segment(row, [&](int32_t from) {
       uint32_t kept[4];
-      Keys::template words<chunks>(x_, Keys::value(cut.least), lane_, kept);
+      Keys::template words<chunks>(x_, cut.least, lane_, kept);
       if (cut.ties > 0) before = keep_ties(row, from, cut, before, kept);
       if (params_.tiles.drafts != nullptr) emit(row, from, kept);
     });
@@ -264,7 +260,7 @@ class Selector {
   // Drops the ties beyond those that are kept; returns how many there were up to this segment's end.
   __device__ int keep_ties(const Row& row, int32_t from, const Cut& cut, int before, uint32_t (&kept)[4]) {
     uint32_t above[4];
-    Keys::template words<chunks>(x_, Keys::value(cut.above), lane_, above);
+    Keys::template words<chunks>(x_, cut.above, lane_, above);
     int mine = 0;
 #pragma unroll
     for (int c = 0; c < 4; ++c) mine += __popc(kept[c] & ~above[c]);
@@ -281,7 +277,7 @@ class Selector {
       const int key = nth_tie(kept, above, left);
 #pragma unroll
       for (int c = 0; c < 4; ++c) kept[c] = above[c] | (kept[c] & unit_columns_below(key + 1, c));
-      row.plane->rows[row.q] = {cut.least, from + lane_ * lane_keys + key};
+      if (row.plane->rows != nullptr) row.plane->rows[row.q] = {cut.least, from + lane_ * lane_keys + key};
     }
     return before + __shfl_sync(~0u, sum, 31);
   }
@@ -310,39 +306,62 @@ class Selector {
 #pragma unroll
       for (int other = 1; other < unit_lanes; other *= 2) kept[c] |= __shfl_xor_sync(~0u, kept[c], other);
     }
-    if (plane.within != nullptr) {
-      const TopkLimits within = plane.within[row.q];
+    if (plane.within.limits != nullptr) {
+      const TopkLimits within = plane.within.limits[row.q * plane.within.step];
 #pragma unroll
       for (int c = 0; c < 4; ++c)
         kept[c] &= unit_columns_below(within.end - column, c) & ~unit_columns_below(within.begin - column, c);
     }
-    const auto units = static_cast<uint32_t>(row.q) / 64, high = static_cast<uint32_t>(tiles.tile_m) / 64;
+    if (plane.within.words != nullptr) {
+      const uint4 within = words_of(plane.within, row, from);
+      kept[0] &= within.x;
+      kept[1] &= within.y;
+      kept[2] &= within.z;
+      kept[3] &= within.w;
+    }
+    // A token's word stands in the rows of all its heads.
+    const int32_t heads = tiles.fold.heads(), first_line = row.q << tiles.fold.log2;
+    const auto units = static_cast<uint32_t>(first_line) / 64, high = static_cast<uint32_t>(tiles.tile_m) / 64;
     const uint32_t m_block = high == 3 ? units / 3 : units >> (high / 2);
-    const BuildDraft draft = tiles.drafts[plane.first_m_block + m_block];
-    if (part != 0 || draft.num_runs == 0) return;
-    const Run run = tiles.draft_runs[draft.run_begin];
+    const auto tile_row = plane.first_m_block + static_cast<int32_t>(m_block);
+    if (tile_row != tile_row_) {
+      tile_row_ = tile_row;
+      const BuildDraft draft = tiles.drafts[tile_row];
+      n_begin_ = n_end_ = 0;
+      if (draft.num_runs > 0) {
+        const Run stretch = tiles.draft_runs[draft.run_begin];
+        n_begin_ = stretch.n_begin;
+        n_end_ = stretch.n_end;
+        first_tile_ = stretch.bits;
+      }
+    }
     const int32_t n = column / 128;
-    if (n < run.n_begin || n >= run.n_end) return;
-    const int32_t tile = run.bits + n - run.n_begin;
-    int32_t line = row.q - static_cast<int32_t>(m_block) * tiles.tile_m;
-    const int32_t first = line;
+    if (part != 0 || n < n_begin_ || n >= n_end_) return;
+    const int32_t tile = first_tile_ + n - n_begin_;
+    int32_t line = first_line - static_cast<int32_t>(m_block) * tiles.tile_m;
     uint4* const unit = reinterpret_cast<uint4*>(tiles.bit_units) + int64_t{tile} * tiles.tile_m;
-    unit[line] = make_uint4(kept[0], kept[1], kept[2], kept[3]);
+    for (int32_t head = 0; head < heads; ++head) unit[line + head] = make_uint4(kept[0], kept[1], kept[2], kept[3]);
 
-    uint32_t any = 0, cut = 0, cut_inside = 0;
+    uint32_t any = 0, cut = 0;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       any |= kept[c];
       cut |= ~kept[c];
-      cut_inside |= unit_columns_below(plane.s_kv - column, c) & ~kept[c];
+    }
+    uint32_t cut_inside = cut;
+    if (plane.s_kv - column < 128) {
+      cut_inside = 0;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) cut_inside |= unit_columns_below(plane.s_kv - column, c) & ~kept[c];
     }
     flag(tile, line,
          (any != 0 ? unit_any : 0u) | (cut != 0 ? unit_cut : 0u) | (cut_inside != 0 ? unit_cut_inside : 0u));
     // Rows of the last tile that are not in the plane.
     if (row.q + 1 == plane.num_rows) {
-      while (++line < tiles.tile_m) {
+      const int32_t beyond = line + heads;
+      for (line = beyond; line < tiles.tile_m; ++line) {
         unit[line] = make_uint4(0, 0, 0, 0);
-        if (line % 64 == 0 || line == first + 1) flag(tile, line, unit_cut);
+        if (line % 64 == 0 || line == beyond) flag(tile, line, unit_cut);
       }
     }
   }
@@ -361,7 +380,9 @@ class Selector {
   const int lane_;
   uint4* const slot_;
   TopkHint hint_{0, 0};
-  int32_t flagged_tile_ = -1;  // and what was said of it
+  uint4 among_{};                                                     // candidates among the keys that are copied
+  int32_t tile_row_ = -1, n_begin_ = 0, n_end_ = 0, first_tile_ = 0;  // a row of tiles, and its mixed ones
+  int32_t flagged_tile_ = -1;                                         // and what was said of it
   uint32_t flagged_ = 0;
   uint32_t x_[4 * chunks];
 };
@@ -369,6 +390,7 @@ class Selector {
 template <class Keys, int chunks, int team_warps, bool cluster, bool streamed>
 __global__ void __launch_bounds__(32 * block_warps, 1) topk_select(const __grid_constant__ TopkParams params) {
   extern __shared__ __align__(128) unsigned char memory[];
+  ptx::wait_for_previous();
   if constexpr (cluster) ptx::cluster_sync();  // no block stores into another that has not begun
   Selector<Keys, chunks, team_warps, cluster, streamed>(params, *reinterpret_cast<Shared<chunks>*>(memory)).run();
 }

@@ -19,10 +19,9 @@ int64_t heads_apart(const BoundMask& mask, const AttentionProblem& problem) {
 std::vector<int64_t> windows_of(const BoundMask& mask) {
   std::vector<int64_t> windows;
   for (const PlaneMask& plane : mask.planes) {
-    std::vector<const BoundLeaf*> rest;
-    const BoundLeaf* const topk = shared_topk_of(plane, rest);
-    if (topk == nullptr) return {};
-    windows.push_back(topk->args.ints[1]);
+    const std::optional<SelectedPlane> selected = shared_selection(plane);
+    if (!selected) return {};
+    windows.push_back(selected->topk->args.ints[1]);
   }
   return windows;
 }
@@ -95,13 +94,13 @@ GatheredKeys::GatheredKeys(const AttentionProblem& problem, const BoundMask& mas
 void GatheredKeys::add_tables(const AttentionProblem& problem, const BoundMask& mask, bool backward, Carve& carve) {
   std::vector<GatherPlane> planes;
   for (const PlaneMask& plane : mask.planes) {
-    std::vector<const BoundLeaf*> rest;
-    const BoundLeaf& topk = *shared_topk_of(plane, rest);
+    const SelectedPlane selected = *shared_selection(plane);
+    const LeafArgs& topk = selected.topk->args;
     GatherPlane out{};
-    out.width = static_cast<int32_t>(topk.args.ints[1]);
-    out.lines = static_cast<int32_t>(rest.empty() ? 1 : plane.s_q);
-    out.infinity = static_cast<int32_t>(topk.args.ints[0]);
-    out.bytes = static_cast<int32_t>(topk.args.size[0]);
+    out.width = static_cast<int32_t>(topk.ints[1]);
+    out.lines = static_cast<int32_t>(selected.rest.empty() ? 1 : plane.s_q);
+    out.infinity = static_cast<int32_t>(topk.ints[0]);
+    out.bytes = static_cast<int32_t>(topk.size[0]);
     out.keys = carve.take<int32_t>(static_cast<size_t>(out.width));
     out.count = carve.take<int32_t>(1);
     out.slots = backward ? carve.take<int32_t>(static_cast<size_t>(plane.s_kv)) : nullptr;

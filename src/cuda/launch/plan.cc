@@ -58,6 +58,7 @@ struct CudaPlanSource::Parts {
     launch.num_planes = header.num_planes;
     launch.pairs = header.pairs;
     launch.tile_m = header.tile_m;
+    launch.fold = header.fold;
     launch.max_bit_tiles = bit_tiles;
     launch.num_made = upload.num_made;
     launch.made_units = upload.made_units;

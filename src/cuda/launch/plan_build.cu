@@ -123,7 +123,8 @@ void launch_plan_build(const PlanBuild& build, const PlanBuildShape& shape, cons
     launch<plan_classify>(shape.num_rows, row_threads, bytes, device, stream, build);
     const int64_t warps = shape.max_bit_tiles * (shape.tile_m / 64), blocks = (warps * 32 - 1) / evaluate_threads + 1;
     if (shape.emits_tiles) {
-      const TopkTiles tiles{build.drafts, build.draft_runs, build.bit_units, build.tile_kinds, shape.tile_m};
+      const TopkTiles tiles{build.drafts,     build.draft_runs, build.bit_units,
+                            build.tile_kinds, shape.tile_m,     shape.fold};
       launch_selection(build, shape.selections.back(), tiles, device, stream);
     } else if (warps > 0) {
       launch<plan_evaluate>(static_cast<int32_t>(std::min<int64_t>(blocks, 4 * int64_t{device.num_sms})),

@@ -23,6 +23,7 @@ void upload_plan(std::vector<std::byte> bytes, void* to, cudaStream_t stream);
 struct PlanBuildShape {
   int32_t num_rows, num_planes, pairs;
   int32_t tile_m, max_m_blocks, max_n_blocks;
+  Fold fold;
   int64_t max_bit_tiles;
   int32_t num_made;    // leaves made of arrays on the device
   int64_t made_units;  // of the largest of them: a warp each

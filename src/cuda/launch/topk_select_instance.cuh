@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/launch/device.h"
+#include "cuda/launch/launch_after.cuh"
 #include "cuda/launch/topk_select_choice.cuh"
 
 namespace anymask {
@@ -13,17 +14,25 @@ void launch_topk_select_keys(const TopkParams& params, const TopkSelectConfig& c
     constexpr auto kernel = topk::topk_select<K, S::chunks, S::warps, S::cluster, S::streamed>;
     constexpr size_t bytes = sizeof(topk::Shared<S::chunks>);
     allow_shared_memory<kernel>(bytes, device);
-    cudaLaunchAttribute together{};
-    together.id = cudaLaunchAttributeClusterDimension;
-    together.val.clusterDim.x = static_cast<unsigned>(config.cluster);
-    together.val.clusterDim.y = together.val.clusterDim.z = 1;
+    cudaLaunchAttribute attributes[2]{};
+    unsigned count = 0;
+    if (waits_by_itself<kernel>(device)) {
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (S::cluster) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count].val.clusterDim.x = static_cast<unsigned>(config.cluster);
+      attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
+      ++count;
+    }
     cudaLaunchConfig_t launch{};
     launch.gridDim = dim3(static_cast<unsigned>(config.blocks));
     launch.blockDim = dim3(32 * topk::block_warps);
     launch.dynamicSmemBytes = bytes;
     launch.stream = stream;
-    launch.attrs = &together;
-    launch.numAttrs = S::cluster ? 1 : 0;
+    launch.attrs = attributes;
+    launch.numAttrs = count;
     check_cuda(cudaLaunchKernelEx(&launch, kernel, params), "selecting the largest of rows");
   });
 }

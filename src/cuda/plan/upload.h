@@ -11,11 +11,10 @@
 #include "core/problem.h"
 #include "cuda/launch/kernel.h"
 #include "cuda/plan/plan_data.h"
+#include "cuda/plan/selected_plane.h"
 #include "mask/bound_mask.h"
 
 namespace anymask {
-
-struct BoundLeaf;
 
 // K and V of the heads that run together: what stays in the second-level cache beside everything else.
 inline constexpr double section_bytes = 16e6;
@@ -26,7 +25,7 @@ class PlanUpload {
   // each group share a plane.
   PlanUpload(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape);
 
-  // What a mask selects and no plan: for calls over gathered keys, where every plane has a shared_topk_of().
+  // What a mask selects and no plan: for calls over gathered keys, where every plane has a shared_selection().
   explicit PlanUpload(const BoundMask& mask);
 
   // For the device, once the capacities in `header` are known. Addresses count from `to`.
@@ -53,7 +52,7 @@ class PlanUpload {
     int64_t keys, candidate_rows;  // of the longest row, of the largest of the candidates
   };
   std::vector<Selection> selections;
-  // The last of them writes the plan's bit tiles itself: every plane is topk, or topk & a band.
+  // The last of them writes the plan's bit tiles itself: every plane is topk, or topk & something.
   bool emits_tiles = false;
   // The selections are those of the planes, in their order, each with the limits of its bands.
   bool gathers = false;
@@ -74,6 +73,8 @@ class PlanUpload {
   struct Steps;
   void add_leaf(Steps& to, const BoundLeaf& leaf);
   BuildPlane add_plane(Steps& to, const PlaneMask& plane);
+  BuildPlane add_steps(Steps& to, const Operand& operand, const LeafArgs& lengths);  // of leaves that are there
+  class Selector;
   void add_selections(Steps& steps, const BoundMask& mask);
   void add_pairs(const BoundMask& mask, const AttentionProblem& problem);
   void add_sections(const AttentionProblem& problem);
@@ -86,9 +87,5 @@ class PlanUpload {
   std::vector<size_t> made_addresses_;  // the same, of places behind the upload
   size_t made_bytes_ = 0;
 };
-
-// The one topk leaf of a plane whose selection is the same for all rows, where the plane is it & leaves that are bands:
-// those go to `rest`, but for what its candidates are made of. Null: another plane.
-const BoundLeaf* shared_topk_of(const PlaneMask& plane, std::vector<const BoundLeaf*>& rest);
 
 }  // namespace anymask

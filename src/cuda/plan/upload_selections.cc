@@ -2,138 +2,57 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "core/error.h"
+#include "cuda/plan/selected_plane.h"
 #include "cuda/plan/upload_steps.h"
 #include "cuda/topk_params.h"
+#include "mask/digest.h"
 
 namespace anymask {
 namespace {
 
-bool is_selected(const BoundLeaf& leaf) { return leaf.args.op == Op::topk && leaf.unread && leaf.held_bytes[1] > 0; }
+struct Pending {
+  const BoundLeaf* leaf;
+  int32_t level;
+  int32_t plane = -1;  // that it writes the tiles of, or whose keys are gathered
+  Operand within{};    // what that plane keeps of it; empty: all
+  bool band = true;    // that is
 
-// The leaf among whose candidates no topk leaf stands has level 0.
-int32_t level_of(const BoundLeaf& leaf) {
-  int32_t level = 0;
-  if (leaf.among == nullptr) return level;
-  for (const auto& other : leaf.among->code().leaves)
-    if (is_selected(*other)) level = std::max(level, 1 + level_of(*other));
-  return level;
-}
+  std::pair<int32_t, uint8_t> order() const { return {level, leaf->args.type[0]}; }
+};
 
-// Whether a plane is the conjunction of its leaves.
-bool joined(const PlaneMask& plane) {
-  const auto& steps = plane.code().steps;
-  return std::all_of(steps.begin(), steps.end(), [](const PlaneStep& step) {
-    return step.step == Step::leaf || step.step == Step::op_and || step.step == Step::skip_if_empty;
+bool same_rows(const Operand& operand) {
+  return std::all_of(operand.begin(), operand.end(), [](const OperandStep& step) {
+    return step.leaf == nullptr || (step.leaf->ops->same_rows != nullptr && step.leaf->ops->same_rows(step.leaf->args));
   });
 }
 
-bool is_candidate(const BoundLeaf& topk, const std::shared_ptr<const BoundLeaf>& leaf) {
-  if (topk.among == nullptr) return false;
-  const auto& leaves = topk.among->code().leaves;
-  return std::find(leaves.begin(), leaves.end(), leaf) != leaves.end();
-}
-
-// The one topk leaf of a plane that is it & others: those go to `rest`, but for its candidates where these are left
-// out, and are bands. Null: another plane.
-const BoundLeaf* topk_of(const PlaneMask& plane, bool with_candidates, std::vector<const BoundLeaf*>& rest) {
-  if (!joined(plane)) return nullptr;
-  const BoundLeaf* found = nullptr;
-  for (const auto& leaf : plane.code().leaves) {
-    if (!is_selected(*leaf)) continue;
-    if (found != nullptr) return nullptr;
-    found = leaf.get();
+Digest digest_of(const Operand& operand) {
+  Hasher hasher;
+  for (const OperandStep& step : operand) {
+    hasher.add(static_cast<uint64_t>(step.step.step));
+    if (step.leaf != nullptr) hasher.add(step.leaf->digest);
   }
-  if (found == nullptr) return nullptr;
-  for (const auto& leaf : plane.code().leaves) {
-    if (leaf.get() == found || (!with_candidates && is_candidate(*found, leaf))) continue;
-    if (leaf->ops->interval == nullptr) return nullptr;
-    rest.push_back(leaf.get());
-  }
-  return found;
-}
-
-// Whether the candidates are the conjunction of these leaves and no others.
-bool same_as_candidates(const BoundLeaf& topk, const std::vector<const BoundLeaf*>& rest) {
-  if (topk.among == nullptr) return rest.empty();
-  size_t found = 0;
-  for (const PlaneStep& step : topk.among->code().steps) {
-    if (step.step == Step::op_and || step.step == Step::skip_if_empty) continue;
-    if (step.step != Step::leaf) return false;
-    found += std::count(rest.begin(), rest.end(), topk.among->code().leaves[step.at].get());
-  }
-  return found == rest.size();
+  return hasher.finish();
 }
 
 }  // namespace
 
-const BoundLeaf* shared_topk_of(const PlaneMask& plane, std::vector<const BoundLeaf*>& rest) {
-  // What is kept is a candidate.
-  const BoundLeaf* const found = topk_of(plane, false, rest);
-  if (found == nullptr || found->args.stride[1][0] != 0 || level_of(*found) != 0) return nullptr;
-  return found->among == nullptr || joined(*found->among) ? found : nullptr;
-}
+// The selections of an upload: their rows, and what of each row counts, evaluated once where it is the same.
+class PlanUpload::Selector {
+ public:
+  Selector(PlanUpload& upload, Steps& all) : upload_(upload), all_(all) {}
 
-void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
-  struct Pending {
-    const BoundLeaf* leaf;
-    int32_t level;
-    int32_t plane = -1;  // that it writes the tiles of
-    std::vector<const BoundLeaf*> within{};
-  };
-  std::vector<Pending> pending;
-  const auto order = [](const Pending& p) { return std::pair{p.level, p.leaf->args.type[0]}; };
-  if (gathers) {
-    for (size_t p = 0; p < mask.planes.size(); ++p) {
-      std::vector<const BoundLeaf*> rest;
-      const BoundLeaf* const topk = shared_topk_of(mask.planes[p], rest);
-      pending.push_back({topk, 0, static_cast<int32_t>(p), std::move(rest)});
-    }
-  } else {
-    for (const BoundLeaf* leaf : all.bound)
-      if (is_selected(*leaf)) pending.push_back({leaf, level_of(*leaf)});
-    std::stable_sort(pending.begin(), pending.end(),
-                     [&](const Pending& a, const Pending& b) { return order(a) < order(b); });
-  }
-  if (pending.empty()) return;
-
-  // Bit tiles come from the selection where each plane has one of its own, row by row, and all are in the last launch.
-  emits_tiles = !gathers && header.transposed == 0 && header.fold.heads() == 1;
-  for (size_t p = 0; p < mask.planes.size() && emits_tiles; ++p) {
-    std::vector<const BoundLeaf*> rest;
-    const BoundLeaf* const topk = topk_of(mask.planes[p], true, rest);
-    const auto at =
-        std::find_if(pending.begin(), pending.end(), [topk](const Pending& other) { return other.leaf == topk; });
-    emits_tiles = at != pending.end() && at->plane < 0 && order(*at) == order(pending.back()) &&
-                  topk->args.stride[1][0] != 0 && topk->args.s_q > 0;
-    if (!emits_tiles) break;
-    at->plane = static_cast<int32_t>(p);
-    if (!same_as_candidates(*topk, rest)) at->within = std::move(rest);
-  }
-
-  std::vector<TopkPlane> selected;
-  std::vector<TopkCandidates> candidates;
-  std::vector<std::pair<size_t, bool>> made;  // addresses in the arrays: of `candidates`, or of `selected`
-  const auto limits = [&](BuildPlane plane) {
-    const size_t at = make(static_cast<size_t>(plane.s_q) * sizeof(TopkLimits));
-    made.emplace_back(candidates.size() * sizeof(TopkCandidates) + offsetof(TopkCandidates, limits), true);
-    candidates.push_back({plane, reinterpret_cast<TopkLimits*>(at), nullptr});
-    return at;
-  };
-  const auto candidates_of = [&](const PlaneMask& among, int64_t rows) {
-    BuildPlane plane = add_plane(all, among);
-    plane.s_q = rows;  // 1 where all are alike
-    return plane;
-  };
-  for (const Pending& p : pending) {
+  void add(const Pending& p) {
     const LeafArgs& args = p.leaf->args;
     const auto dtype = static_cast<DType>(args.type[0]);
-    if (selections.empty() || selections.back().dtype != dtype || selections.back().level != p.level) {
-      selections.push_back({dtype, p.level, static_cast<int32_t>(selected.size()), 0, 0,
-                            static_cast<int32_t>(candidates.size()), 0, 0, 0});
-    }
+    std::vector<Selection>& selections = upload_.selections;
+    if (selections.empty() || selections.back().dtype != dtype || selections.back().level != p.level)
+      selections.push_back({dtype, p.level, static_cast<int32_t>(planes_.size()), 0, 0,
+                            static_cast<int32_t>(candidates_.size()), 0, 0, 0});
     Selection& to = selections.back();
     const int64_t rows = args.stride[1][0] == 0 ? 1 : args.s_q;
     if (to.rows + rows > std::numeric_limits<int32_t>::max() / 2)
@@ -146,47 +65,126 @@ void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
     plane.window = static_cast<int32_t>(std::min(args.ints[1], args.s_kv));
     plane.first_row = to.rows;
     plane.num_rows = static_cast<int32_t>(rows);
-    const auto field = [&](size_t offset) { made.emplace_back(selected.size() * sizeof(TopkPlane) + offset, false); };
-    plane.rows = reinterpret_cast<TopkRow*>(const_cast<void*>(all.leaves[all.known.at(p.leaf)].args.data[1]));
-    field(offsetof(TopkPlane, rows));
-    if (p.leaf->among != nullptr && p.leaf->among->is_band()) {
-      plane.among = reinterpret_cast<const TopkLimits*>(limits(candidates_of(*p.leaf->among, rows)));
-      field(offsetof(TopkPlane, among));
-      to.candidate_rows = std::max(to.candidate_rows, rows);
-    } else if (p.leaf->among != nullptr) {
-      const size_t at = make(static_cast<size_t>(rows * ((args.s_kv + 31) / 32)) * sizeof(uint32_t));
-      plane.among_words = reinterpret_cast<const uint32_t*>(at);
-      field(offsetof(TopkPlane, among_words));
-      made.emplace_back(candidates.size() * sizeof(TopkCandidates) + offsetof(TopkCandidates, words), true);
-      candidates.push_back({candidates_of(*p.leaf->among, rows), nullptr, reinterpret_cast<uint32_t*>(at)});
-      to.candidate_rows = std::max(to.candidate_rows, rows);
+    if (upload_.emits_tiles && p.plane >= 0) {  // its tiles are all that anybody reads
+      plane.first_m_block = upload_.planes[static_cast<size_t>(p.plane)].first_row;
+    } else {
+      plane.rows = reinterpret_cast<TopkRow*>(const_cast<void*>(all_.leaves[all_.known.at(p.leaf)].args.data[1]));
+      in_planes_.push_back(planes_.size() * sizeof(TopkPlane) + offsetof(TopkPlane, rows));
     }
-    if (emits_tiles && p.plane >= 0) plane.first_m_block = planes[static_cast<size_t>(p.plane)].first_row;
-    if ((emits_tiles || gathers) && !p.within.empty()) {
-      BuildPlane rest{};
-      rest.s_q = args.s_q;
-      rest.s_kv = args.s_kv;
-      rest.band = 1;
-      rest.first_step = static_cast<int32_t>(all.steps.size());
-      for (const BoundLeaf* leaf : p.within) {
-        all.steps.push_back({.step = Step::leaf, .at = all.known.at(leaf)});
-        if (leaf != p.within.front()) all.steps.push_back({.step = Step::op_and});
-      }
-      rest.num_steps = static_cast<int32_t>(all.steps.size()) - rest.first_step;
-      plane.within = reinterpret_cast<const TopkLimits*>(limits(rest));
-      field(offsetof(TopkPlane, within));
-      to.candidate_rows = std::max(to.candidate_rows, args.s_q);
+    if (p.leaf->among != nullptr) {
+      const PlaneMask& among = *p.leaf->among;
+      plane.among = keys(among.digest(), among.same_rows() ? 1 : rows, among.is_band(), offsetof(TopkPlane, among),
+                         [&] { return upload_.add_plane(all_, among); });
+    }
+    if (!p.within.empty()) {
+      plane.within = keys(digest_of(p.within), same_rows(p.within) ? 1 : args.s_q, p.band, offsetof(TopkPlane, within),
+                          [&] { return upload_.add_steps(all_, p.within, args); });
     }
     to.rows += static_cast<int32_t>(rows);
     to.planes += 1;
     to.keys = std::max(to.keys, args.s_kv);
-    to.candidates = static_cast<int32_t>(candidates.size()) - to.first_candidates;
-    selected.push_back(plane);
+    to.candidates = static_cast<int32_t>(candidates_.size()) - to.first_candidates;
+    for (const TopkCandidates& mask : std::span(candidates_).subspan(static_cast<size_t>(to.first_candidates)))
+      to.candidate_rows = std::max(to.candidate_rows, mask.plane.s_q);
+    planes_.push_back(plane);
   }
-  selections_ = append(selected.data(), selected.size() * sizeof(TopkPlane));
-  candidates_ = append(candidates.data(), candidates.size() * sizeof(TopkCandidates));
-  for (const auto& [at, of_candidates] : made)
-    made_addresses_.push_back((of_candidates ? candidates_ : selections_) + at);
+
+  void finish() {
+    upload_.selections_ = upload_.append(planes_.data(), planes_.size() * sizeof(TopkPlane));
+    upload_.candidates_ = upload_.append(candidates_.data(), candidates_.size() * sizeof(TopkCandidates));
+    for (const size_t at : in_planes_) upload_.made_addresses_.push_back(upload_.selections_ + at);
+    for (const size_t at : in_candidates_) upload_.made_addresses_.push_back(upload_.candidates_ + at);
+  }
+
+ private:
+  // What a mask keeps of `rows` rows, for the plane that is added: its member at `offset`. A place in the upload's
+  // memory, which becomes an address.
+  template <class Add>
+  TopkKeys keys(const Digest& digest, int64_t rows, bool band, size_t offset, Add&& add_steps) {
+    const auto [found, inserted] = known_.try_emplace({digest, rows});
+    if (inserted) {
+      BuildPlane mask = add_steps();
+      mask.s_q = rows;
+      mask.band = band ? 1 : 0;
+      found->second = upload_.make(static_cast<size_t>(rows) *
+                                   (band ? sizeof(TopkLimits) : 4 * static_cast<size_t>(topk_line_words(mask.s_kv))));
+      TopkCandidates candidates{mask, nullptr, nullptr};
+      if (band) candidates.limits = reinterpret_cast<TopkLimits*>(found->second);
+      if (!band) candidates.words = reinterpret_cast<uint32_t*>(found->second);
+      in_candidates_.push_back(candidates_.size() * sizeof(TopkCandidates) +
+                               (band ? offsetof(TopkCandidates, limits) : offsetof(TopkCandidates, words)));
+      candidates_.push_back(candidates);
+    }
+    TopkKeys out{nullptr, nullptr, rows > 1 ? 1 : 0};
+    if (band) out.limits = reinterpret_cast<const TopkLimits*>(found->second);
+    if (!band) out.words = reinterpret_cast<const uint32_t*>(found->second);
+    in_planes_.push_back(planes_.size() * sizeof(TopkPlane) + offset +
+                         (band ? offsetof(TopkKeys, limits) : offsetof(TopkKeys, words)));
+    return out;
+  }
+
+  PlanUpload& upload_;
+  Steps& all_;
+  std::vector<TopkPlane> planes_;
+  std::vector<TopkCandidates> candidates_;
+  std::vector<size_t> in_planes_, in_candidates_;  // where places stand that become addresses
+  std::map<std::pair<Digest, int64_t>, size_t> known_;
+};
+
+BuildPlane PlanUpload::add_steps(Steps& to, const Operand& operand, const LeafArgs& lengths) {
+  BuildPlane out{};
+  out.s_q = lengths.s_q;
+  out.s_kv = lengths.s_kv;
+  out.first_step = static_cast<int32_t>(to.steps.size());
+  out.num_steps = static_cast<int32_t>(operand.size());
+  for (OperandStep step : operand) {
+    if (step.leaf != nullptr) step.step.at = to.known.at(step.leaf);
+    to.steps.push_back(step.step);
+  }
+  return out;
+}
+
+void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
+  std::vector<Pending> pending;
+  if (gathers) {
+    for (size_t p = 0; p < mask.planes.size(); ++p) {
+      const SelectedPlane plane = *shared_selection(mask.planes[p]);
+      pending.push_back({plane.topk, 0, static_cast<int32_t>(p), conjunction_of(plane.rest)});
+    }
+  } else {
+    for (const BoundLeaf* leaf : all.bound)
+      if (is_selected(*leaf)) pending.push_back({leaf, level_of(*leaf)});
+    std::stable_sort(pending.begin(), pending.end(),
+                     [&](const Pending& a, const Pending& b) { return a.order() < b.order(); });
+  }
+  if (pending.empty()) return;
+
+  // Bit tiles come from the selection where each plane is one, row by row, and all are in the last launch.
+  std::vector<SelectedPlane> selected;
+  emits_tiles = !gathers && header.transposed == 0;
+  for (size_t p = 0; p < mask.planes.size() && emits_tiles; ++p) {
+    const std::optional<SelectedPlane> plane = selected_plane(mask.planes[p]);
+    emits_tiles = plane && Pending{plane->topk, level_of(*plane->topk)}.order() == pending.back().order() &&
+                  plane->topk->args.stride[1][0] != 0 && plane->topk->args.s_q > 0;
+    if (emits_tiles) selected.push_back(*plane);
+  }
+  for (size_t p = 0; p < mask.planes.size() && emits_tiles; ++p) {
+    const SelectedPlane& plane = selected[p];
+    auto at = std::find_if(pending.begin(), pending.end(), [&](const Pending& x) { return x.leaf == plane.topk; });
+    if (at->plane >= 0) at = pending.insert(pending.end(), {plane.topk, at->level});  // once more for this plane
+    at->plane = static_cast<int32_t>(p);
+    at->within = conjunction_of(plane.rest);
+    at->band = plane.rest_is_bands;
+    // Classified as if each pair inside the bands were looked at: every row of tiles has one stretch of mixed tiles.
+    std::vector<Operand> looked_at{{{{.step = Step::leaf}, plane.topk}}};
+    for (const BoundLeaf* leaf : plane.bounds) looked_at.push_back({{{.step = Step::leaf}, leaf}});
+    const BuildPlane steps = add_steps(all, conjunction_of(looked_at), plane.topk->args);
+    planes[p].first_step = steps.first_step;
+    planes[p].num_steps = steps.num_steps;
+  }
+  Selector selector(*this, all);
+  for (const Pending& p : pending) selector.add(p);
+  selector.finish();
 }
 
 }  // namespace anymask

@@ -19,6 +19,13 @@ __device__ __forceinline__ uint32_t quarter(uint32_t columns, int c) {
   return (x | x >> 6 | x >> 12 | x >> 18) & 0xffu;
 }
 
+// And back: bits 2 g + j of four groups as 32 columns, the others 0.
+__device__ __forceinline__ uint32_t columns(uint32_t quarter, int c) {
+  uint32_t x = quarter & 0xffu;
+  x = (x | x << 12) & 0x000f000fu;
+  return ((x | x << 6) & 0x03030303u) << (2 * c);
+}
+
 // Columns [begin, end) likewise.
 __device__ __forceinline__ uint32_t columns_between(int begin, int end, int lane) {
   return columns_below(end, lane) & ~columns_below(begin, lane);

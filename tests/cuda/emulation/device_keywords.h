@@ -60,6 +60,13 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, int lanes) {
   return anymask::emulation::shuffle<true>("__shfl_xor_sync", value, lanes);
 }
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
+  const uint64_t both = uint64_t{high} << 32 | low;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= (static_cast<uint32_t>(both >> (8 * (selector >> (4 * i) & 7))) & 0xffu) << (8 * i);
+  return result;
+}
 inline unsigned __ballot_sync(unsigned, bool vote) {
   struct Ballot {
     bool vote;

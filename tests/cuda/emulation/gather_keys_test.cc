@@ -85,7 +85,7 @@ class Gather {
       view.stride = {0, step};
       rows_[static_cast<size_t>(p)] = select_rows(view, 1, window, nullptr).at(0);
       among_.push_back({pick(-2, keys / 2), pick(keys / 2, keys + 2)});
-      for (uint32_t& word : words_.emplace_back(static_cast<size_t>(keys + 31) / 32))
+      for (uint32_t& word : words_.emplace_back(static_cast<size_t>(topk_line_words(keys))))
         word = static_cast<uint32_t>(pick(0, 0xffff)) * 0x10003u;
       kept_.push_back(kept_keys(values, keys, step, rows_[static_cast<size_t>(p)]));
       EXPECT_LE(kept_.back().size(), static_cast<size_t>(window));
@@ -96,8 +96,8 @@ class Gather {
         within.push_back({std::min(begin, keys), std::min(end, keys)});
       }
       selected_.push_back({.values = values.data(), .stride_q = 0, .stride_kv = step, .s_kv = keys, .window = window});
-      selected_.back().among_words = keys % 3 == 0 ? words_.back().data() : nullptr;
-      selected_.back().within = lines > 1 ? within.data() : nullptr;
+      selected_.back().among.words = keys % 3 == 0 ? words_.back().data() : nullptr;
+      selected_.back().within = {lines > 1 ? within.data() : nullptr, nullptr, 1};
       auto& list = lists_.emplace_back();
       list.keys.assign(static_cast<size_t>(window), -7);
       list.slots.assign(static_cast<size_t>(keys), -7);
@@ -114,7 +114,7 @@ class Gather {
     }
     for (size_t p = 0; p < planes_.size(); ++p) {
       selected_[p].rows = &rows_[p];
-      selected_[p].among = selected_[p].s_kv % 2 == 0 ? &among_[p] : nullptr;
+      selected_[p].among.limits = selected_[p].s_kv % 2 == 0 ? &among_[p] : nullptr;
       planes_[p].count = &lists_[p].count;
     }
   }
@@ -133,7 +133,9 @@ class Gather {
         code = BiasCodes::code(word);
       }
       const bool within = keys % 2 != 0 || (key >= among_.back().begin && key < among_.back().end);
-      const bool given = keys % 3 != 0 || (words_.back()[static_cast<size_t>(key / 32)] >> (key % 32) & 1) != 0;
+      const bool given =
+          keys % 3 != 0 ||
+          (words_.back()[static_cast<size_t>(key / 128 * 4 + key % 8 / 2)] >> (key % 128 / 8 * 2 + key % 2) & 1) != 0;
       if (within && given && code <= infinity() && (code > cut.key || (code == cut.key && key <= cut.tie)))
         kept.push_back(key);
     }
@@ -232,7 +234,7 @@ class Gather {
       ASSERT_EQ(list.slots[static_cast<size_t>(key)], at == kept.end() ? -1 : static_cast<int32_t>(at - kept.begin()));
     }
     for (size_t q = 0; q < list.begins.size(); ++q) {
-      const TopkLimits all{0, selected_[p].s_kv}, limits = selected_[p].within != nullptr ? within_[p][q] : all;
+      const TopkLimits all{0, selected_[p].s_kv}, limits = selected_[p].within.limits != nullptr ? within_[p][q] : all;
       const auto below = [&](int32_t end) { return std::lower_bound(kept.begin(), kept.end(), end) - kept.begin(); };
       ASSERT_EQ(list.begins[q], below(limits.begin)) << q;
       ASSERT_EQ(list.ends[q], below(limits.end)) << q;

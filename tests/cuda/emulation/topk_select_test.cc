@@ -55,6 +55,24 @@ class TopkSelect : public testing::TestWithParam<emulation::Schedule> {
 INSTANTIATE_TEST_SUITE_P(Emulated, TopkSelect, testing::Values(emulation::Schedule::early, emulation::Schedule::late),
                          [](const auto& of) { return of.param == emulation::Schedule::early ? "early" : "late"; });
 
+// Every fp16 code that is counted by a line, against the values next to it and those far from it.
+TEST(HalfLine, IsAComparison) {
+  const auto value = [](int32_t code) { return static_cast<uint32_t>(code < 0 ? 0x8000 - code : code); };
+  int lines = 0;
+  for (int32_t code = -0x7bff; code <= 0x7c01; ++code) {
+    const topk::HalfLine line(code);
+    if (!line.straight()) continue;
+    ++lines;
+    for (const int32_t x : {code - 2, code - 1, code, code + 1, code + 2, code / 2, 2 * code, -code, -0x7c00, -0x7bff,
+                            -0x400, -1, 0, 1, 0x3ff, 0x400, 0x7bff, 0x7c00}) {
+      if (x < -0x7c00 || x > 0x7c00) continue;
+      ASSERT_EQ(line.reached(value(x) | 0x7e000000u), x >= code ? 0x3c00u : 0u) << code << " " << x;
+    }
+    ASSERT_EQ(line.reached(0xffff8000u), code <= 0 ? 0x3c00u : 0u) << code;  // -0
+  }
+  EXPECT_GT(lines, 40000);
+}
+
 TEST_P(TopkSelect, ShortRows) {
   for (uint32_t seed = 1; seed <= 150; ++seed) {
     const TopkCase c = random_topk_case(seed, 1100, 40);
