@@ -14,6 +14,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,9 @@ def pages(results: dict[tuple[str, str], list[Line]]) -> dict[str, str]:
         files[name] = picture(lines)
         newest = max(lines, key=lambda line: line["date"])
         text.append(f"## {device}: {suite}\n")
-        text.append(f"{newest['versions']}; commit {newest['commit']}; {newest['date'][:10]}.\n")
+        older = Counter(line["commit"] for line in lines if line["commit"] != newest["commit"])
+        rest = "".join(f", {count} of {len(lines)} rows {commit}" for commit, count in older.items())
+        text.append(f"{newest['versions']}; commit {newest['commit']}{rest}; {newest['date'][:10]}.\n")
         text.append(f"![{device}, {suite}](pictures/{name})\n")
     files["performance.md"] = "\n".join(text) or "Nothing is measured yet: `make bench`.\n"
     return files
