@@ -23,6 +23,7 @@ typedef struct {
   PyTypeObject* type;
   AmProtocol protocol;
   const AmExchange* exchange;
+  PyObject* empty_like; /* its library's function, or NULL */
 } AmFramework;
 
 /* A view of an object's memory, and what keeps it alive. Ends with am_release. */

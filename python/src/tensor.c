@@ -3,9 +3,10 @@
  *
  * A type is asked once which of these it speaks; four PyTorch tensors then cost 0.3 us.
  */
-#include <string.h>
+#include "module.h" /* first: Python.h says which functions of the system the headers after it declare */
 
-#include "module.h"
+#include <stdlib.h>
+#include <string.h>
 
 enum { kMaxFrameworks = 64 };
 static AmFramework frameworks[kMaxFrameworks];
@@ -61,6 +62,30 @@ static const AmExchange* find_exchange(PyTypeObject* type) {
   return table;
 }
 
+/* The top-level module of an array's type: cupy of cupy._core.core.ndarray. */
+static PyObject* library_of(PyObject* like) {
+  PyObject* module = PyObject_GetAttrString((PyObject*)Py_TYPE(like), "__module__");
+  PyObject* library = NULL;
+  const char* name = module == NULL ? NULL : PyUnicode_AsUTF8AndSize(module, NULL);
+  if (name != NULL) {
+    const size_t length = strcspn(name, ".");
+    PyObject* top = PyUnicode_FromStringAndSize(name, (Py_ssize_t)length);
+    if (top != NULL) library = PyImport_Import(top);
+    Py_XDECREF(top);
+  }
+  Py_XDECREF(module);
+  return library;
+}
+
+/* empty_like of an object's library, as PyTorch has it. New reference, or NULL. */
+static PyObject* find_empty_like(PyObject* object) {
+  PyObject* library = library_of(object);
+  PyObject* function = library == NULL ? NULL : PyObject_GetAttrString(library, "empty_like");
+  Py_XDECREF(library);
+  PyErr_Clear();
+  return function;
+}
+
 /* How an object is viewed; 0 when nothing here can. */
 static int framework_of(PyObject* object, AmFramework* out) {
   PyTypeObject* type = Py_TYPE(object);
@@ -73,6 +98,7 @@ static int framework_of(PyObject* object, AmFramework* out) {
   out->type = type;
   out->protocol = AM_EXCHANGE;
   out->exchange = find_exchange(type);
+  out->empty_like = NULL;
   if (out->exchange == NULL) {
     if (PyObject_CheckBuffer(object)) {
       out->protocol = AM_BUFFER;
@@ -84,6 +110,7 @@ static int framework_of(PyObject* object, AmFramework* out) {
   }
   if (num_frameworks < kMaxFrameworks) { /* a program with more types of arrays asks each time */
     Py_INCREF((PyObject*)type);          /* so that its address means it for good */
+    if (out->exchange != NULL) out->empty_like = find_empty_like(object);
     frameworks[num_frameworks++] = *out;
   }
   return 1;
@@ -374,19 +401,99 @@ static PyObject* allocate_by_numpy(DLDataType type, int rank, const int64_t* sha
   return object;
 }
 
-/* The top-level module of an array's type: cupy of cupy._core.core.ndarray. */
-static PyObject* library_of(PyObject* like) {
-  PyObject* module = PyObject_GetAttrString((PyObject*)Py_TYPE(like), "__module__");
-  PyObject* library = NULL;
-  const char* name = module == NULL ? NULL : PyUnicode_AsUTF8AndSize(module, NULL);
-  if (name != NULL) {
-    const size_t length = strcspn(name, ".");
-    PyObject* top = PyUnicode_FromStringAndSize(name, (Py_ssize_t)length);
-    if (top != NULL) library = PyImport_Import(top);
-    Py_XDECREF(top);
+/* ------ of PyTorch: by its own functions, not the exchange API's, whose tensors have a storage that record_stream() is
+ * silent about and that cannot be resized, as activation offloading and sharding do. */
+
+/* Whether an array of this type and shape is one like `t`: so much alike that strides agree, too. */
+static int is_like(const DLTensor* t, DLDataType type, int rank, const int64_t* shape) {
+  if (t->ndim != rank || t->dtype.code != type.code || t->dtype.bits != type.bits) return 0;
+  int64_t stride = 1;
+  for (int i = rank - 1; i >= 0; --i) {
+    if (t->shape[i] != shape[i] || (t->strides != NULL && t->strides[i] != stride)) return 0;
+    stride *= shape[i];
   }
-  Py_XDECREF(module);
-  return library;
+  return 1;
+}
+
+/* An array without memory, which says what others are to be like: kept for the shapes asked for last, an lse's most of
+ * all. */
+typedef struct {
+  AmManaged managed;
+  int64_t shape[AM_MAX_RANK];
+} Described;
+static void free_described(AmManaged* managed) { free(managed); }
+
+/* New reference. */
+static PyObject* describe(const AmView* like, DLDataType type, int rank, const int64_t* shape) {
+  enum { kKept = 8 };
+  static struct {
+    const AmExchange* exchange;
+    DLTensor tensor;
+    int64_t shape[AM_MAX_RANK];
+    PyObject* object;
+  } kept[kKept];
+  static int oldest;
+  const DLDevice device = like->tensor.device;
+  for (int i = 0; i < kKept; ++i) {
+    if (kept[i].object != NULL && kept[i].exchange == like->framework.exchange &&
+        kept[i].tensor.device.device_type == device.device_type &&
+        kept[i].tensor.device.device_id == device.device_id && is_like(&kept[i].tensor, type, rank, shape))
+      return Py_NewRef(kept[i].object);
+  }
+  Described* described = calloc(1, sizeof *described);
+  if (described == NULL) return PyErr_NoMemory();
+  described->managed.version.major = 1;
+  described->managed.deleter = free_described;
+  DLTensor* t = &described->managed.tensor;
+  t->device = device;
+  t->dtype = type;
+  t->ndim = rank;
+  t->shape = described->shape;
+  for (int i = 0; i < rank; ++i) described->shape[i] = shape[i];
+  const DLTensor tensor = *t;
+  void* object = NULL;
+  if (like->framework.exchange->object_from_managed(&described->managed, &object) != 0) {
+    free(described);
+    return NULL;
+  }
+  Py_XDECREF(kept[oldest].object);
+  kept[oldest].exchange = like->framework.exchange;
+  kept[oldest].tensor = tensor;
+  kept[oldest].tensor.shape = kept[oldest].shape;
+  for (int i = 0; i < rank; ++i) kept[oldest].shape[i] = shape[i];
+  kept[oldest].object = object;
+  oldest = (oldest + 1) % kKept;
+  return Py_NewRef((PyObject*)object);
+}
+
+/* PyTorch's errors about memory are RuntimeErrors. */
+static void name_memory_error(void) {
+  if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* text = value == NULL ? NULL : PyObject_Str(value);
+  const char* said = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
+  PyErr_Clear(); /* of a text that is none */
+  if (said == NULL || strstr(said, "memory") == NULL) {
+    PyErr_Restore(type, value, traceback);
+  } else {
+    PyErr_SetString(PyExc_MemoryError, said);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+  }
+  Py_XDECREF(text);
+}
+
+static PyObject* allocate_by_torch(const AmView* like, PyObject* like_object, DLDataType type, int rank,
+                                   const int64_t* shape) {
+  PyObject* described =
+      is_like(&like->tensor, type, rank, shape) ? Py_NewRef(like_object) : describe(like, type, rank, shape);
+  PyObject* object =
+      described == NULL ? NULL : PyObject_CallFunctionObjArgs(like->framework.empty_like, described, NULL);
+  Py_XDECREF(described);
+  if (object == NULL) name_memory_error();
+  return object;
 }
 
 static PyObject* allocate_by_library(PyObject* like, DLDataType type, int rank, const int64_t* shape) {
@@ -405,16 +512,20 @@ static PyObject* allocate_by_library(PyObject* like, DLDataType type, int rank, 
 PyObject* am_allocate(const AmView* like, PyObject* like_object, DLDataType type, int rank, const int64_t* shape,
                       AmView* view) {
   PyObject* object = NULL;
-  if (like->framework.protocol == AM_EXCHANGE) {
+  if (like->framework.empty_like != NULL) {
+    object = allocate_by_torch(like, like_object, type, rank, shape);
+  } else if (like->framework.protocol == AM_EXCHANGE) {
     DLTensor prototype = like->tensor;
     prototype.dtype = type;
     prototype.ndim = rank;
     prototype.shape = (int64_t*)shape;
     prototype.strides = NULL;
     return allocate_by_exchange(like, &prototype, view);
+  } else if (like->framework.protocol == AM_BUFFER) {
+    object = allocate_by_numpy(type, rank, shape);
+  } else {
+    object = allocate_by_library(like_object, type, rank, shape);
   }
-  object = like->framework.protocol == AM_BUFFER ? allocate_by_numpy(type, rank, shape)
-                                                 : allocate_by_library(like_object, type, rank, shape);
   if (object != NULL && am_view(object, "attention", "out", 1, view) != 0) Py_CLEAR(object);
   return object;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "api/lengths.h"
@@ -67,7 +68,12 @@ class Checker {
   struct Named {
     const char* name;
     TensorView view;
+    Span span;
   };
+  // Most pairs of tensors lie apart, as their spans say.
+  static bool share(const Named& a, const TensorView& b, const Span& span_b) {
+    return meet(a.span, span_b) && overlap(a.view, b);
+  }
 
   bool backward() const { return a_.direction == Direction::backward; }
   // The reference may write every output in double.
@@ -151,7 +157,7 @@ class Checker {
     return r;
   }
 
-  void input(const char* name, const TensorView& t) { inputs_[num_inputs_++] = {name, t}; }
+  void input(const char* name, const TensorView& t) { inputs_[num_inputs_++] = {name, t, span_of(t)}; }
   void output(const char* name, const TensorView& t) {
     for (int i = 0; i < t.rank; ++i)
       if (t.stride[i] < 0)
@@ -161,7 +167,7 @@ class Checker {
       fail_invalid(op_, ": ", name, " has shape ", t,
                    " with strides under which its elements overlap; outputs have an element of their own "
                    "for each index: give memory that is not expanded");
-    outputs_[num_outputs_++] = {name, t};
+    outputs_[num_outputs_++] = {name, t, span_of(t)};
   }
 
   void read_qkv() {
@@ -476,20 +482,22 @@ class Checker {
     if (a_.shapes_only) return;
     for (const Array& array : call_.mask->program().arrays) {
       if (array.owned()) continue;
+      const Span span = span_of(array.view);
       for (size_t i = 0; i < num_outputs_; ++i)
-        if (overlap(outputs_[i].view, array.view))
-          fail_invalid(op_, ": ", outputs_[i].name, " shares memory with an array of the mask, ",
+        if (share(*outputs_[i], array.view, span))
+          fail_invalid(op_, ": ", outputs_[i]->name, " shares memory with an array of the mask, ",
                        array.name.empty() ? "which has no name" : "@" + array.name,
-                       "; outputs are written while inputs are read: give ", outputs_[i].name, " memory of its own");
+                       "; outputs are written while inputs are read: give ", outputs_[i]->name, " memory of its own");
     }
     for (size_t i = 0; i < num_outputs_; ++i) {
+      const Named& output = *outputs_[i];
       for (size_t j = 0; j < num_inputs_; ++j)
-        if (overlap(outputs_[i].view, inputs_[j].view))
-          fail_invalid(op_, ": ", outputs_[i].name, " shares memory with ", inputs_[j].name,
-                       "; outputs are written while inputs are read: give ", outputs_[i].name, " memory of its own");
+        if (share(output, inputs_[j]->view, inputs_[j]->span))
+          fail_invalid(op_, ": ", output.name, " shares memory with ", inputs_[j]->name,
+                       "; outputs are written while inputs are read: give ", output.name, " memory of its own");
       for (size_t j = 0; j < i; ++j)
-        if (overlap(outputs_[i].view, outputs_[j].view))
-          fail_invalid(op_, ": ", outputs_[i].name, " shares memory with ", outputs_[j].name,
+        if (share(output, outputs_[j]->view, outputs_[j]->span))
+          fail_invalid(op_, ": ", output.name, " shares memory with ", outputs_[j]->name,
                        "; each output needs memory of its own: give it some");
     }
   }
@@ -500,8 +508,9 @@ class Checker {
   Call call_;
   bool have_device_ = false;
   int64_t batch_ = 0, total_q_ = 0, total_kv_ = 0;  // batch entries or packed sequences; tokens along the token axis
-  std::array<Named, 12> inputs_;
-  std::array<Named, 5> outputs_;
+  // Those that are not there cost nothing.
+  std::array<std::optional<Named>, 12> inputs_;
+  std::array<std::optional<Named>, 5> outputs_;
   size_t num_inputs_ = 0, num_outputs_ = 0;
 };
 

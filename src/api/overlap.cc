@@ -49,7 +49,7 @@ bool reachable(const Terms& t, const std::array<int64_t, 2 * max_rank + 2>& rest
 
 bool overlap(const TensorView& a, const TensorView& b) {
   const Span x = span_of(a), y = span_of(b);
-  if (x.begin == x.end || y.begin == y.end || x.end <= y.begin || y.end <= x.begin) return false;
+  if (!meet(x, y)) return false;
 
   // a's bytes lie at x.begin + sum(...), b's at y.end - 1 - sum(...): they meet where all terms together make the
   // difference.

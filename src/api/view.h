@@ -23,6 +23,9 @@ struct Span {
   uintptr_t begin, end;
 };
 Span span_of(const TensorView& view);
+inline bool meet(const Span& x, const Span& y) {
+  return x.begin != x.end && y.begin != y.end && x.end > y.begin && y.end > x.begin;
+}
 
 // A struct that begins with its size: at least `first`, that of its first version. What an older one does not have is
 // zero. A larger one comes from a newer header: fine as long as what this library does not know is left zero.

@@ -16,6 +16,7 @@ struct Sequence {
   int64_t batch = 0;               // index along the tensors' batch stride (0 when packed)
   int64_t q_begin = 0, s_q = 0;    // first row, rows
   int64_t kv_begin = 0, s_kv = 0;  // first key, keys
+  friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
 // [batch, token, head, dim] over any strides with stride_dim == 1 (or dim == 1). Packed tensors have batch stride 0.

@@ -205,6 +205,25 @@ def test_memory_comes_from_pytorch() -> None:
     assert torch.cuda.memory_allocated() == before
 
 
+def test_results_are_ordinary_tensors() -> None:
+    """Memory on which another stream was recorded is not given out again before that stream has come so far."""
+    q, k, v, _ = inputs(s=1000)
+    stream = torch.cuda.Stream()
+    for recorded in (False, True):
+        out = am.attention(q, k, v)
+        where = out.data_ptr()
+        torch.cuda.synchronize()
+        if recorded:
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(50_000_000)
+            out.record_stream(stream)
+        del out
+        again = torch.empty_like(q)
+        assert (again.data_ptr() == where) is not recorded
+        del again
+    torch.cuda.synchronize()
+
+
 def test_one_device_is_current_and_stays_so() -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("one device")

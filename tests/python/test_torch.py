@@ -461,3 +461,17 @@ def test_no_mask_is_left_behind() -> None:
     assert gone() is None
     with pytest.raises(ValueError, match="belongs to no mask"):
         am._anymask.handle_of(number)
+
+
+def test_results_are_ordinary_tensors() -> None:
+    """Their storage is PyTorch's own: what resizes it, or records a stream on it, finds it so."""
+    q, k, v = (torch.randn(2, 9, 4, 16).requires_grad_() for _ in range(3))
+    bias = torch.randn(1, 4, 1, 9, requires_grad=True)
+    transposed = q.detach().transpose(1, 2).contiguous().transpose(1, 2)
+    for x in (q, transposed):
+        out, lse = am.attention(x, k, v, bias=bias, return_lse=True)
+        made = [out, lse, *torch.autograd.grad(out.sum() + lse.sum(), (k, v, bias))]
+        for tensor in made:
+            assert tensor.is_contiguous() and tensor.untyped_storage().resizable()
+    narrow = am.attention(q, k, v[..., :8].contiguous())
+    assert narrow.shape == (2, 9, 4, 8) and narrow.untyped_storage().resizable()

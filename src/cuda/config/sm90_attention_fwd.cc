@@ -31,28 +31,31 @@ bool takes_long_rows(const AttentionProblem& problem, const Sm90ForwardConfig& c
 
 }  // namespace
 
-Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaDevice& device) {
+Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaDevice& device, bool with_reason) {
+  const auto no = [with_reason](const auto&... reason) {
+    return Support{false, with_reason ? cat(reason...) : std::string()};
+  };
   if (device.major != 9)
-    return {false, cat("it is made of Hopper's own instructions (compute capability 9.0), and this device has ",
-                       device.major, ".", device.minor)};
+    return no("it is made of Hopper's own instructions (compute capability 9.0), and this device has ", device.major,
+              ".", device.minor);
   if (problem.dtype != DType::bf16 && problem.dtype != DType::f16)
-    return {false, cat("tensors are ", name_of(problem.dtype), "; expected bfloat16 or float16: convert them")};
+    return no("tensors are ", name_of(problem.dtype), "; expected bfloat16 or float16: convert them");
   if (problem.d_qk % 8 != 0 || problem.d_v % 8 != 0 || shape_for(problem.d_qk, problem.d_v) < 0)
-    return {false, cat("head dims are ", problem.d_qk, " and ", problem.d_v,
-                       "; expected multiples of 8 up to 256: pad them with zeros")};
+    return no("head dims are ", problem.d_qk, " and ", problem.d_v,
+              "; expected multiples of 8 up to 256: pad them with zeros");
   const struct {
     const char* name;
     const Tensor4& tensor;
   } tensors[] = {{"q", problem.q}, {"k", problem.k}, {"v", problem.v}, {"out", problem.out}};
   for (const auto& [name, tensor] : tensors) {
     if (!has_map(tensor, problem.packed))
-      return {false, cat(name, " starts at an address or has strides (", tensor.stride_b, ", ", tensor.stride_s, ", ",
-                         tensor.stride_h, " elements) that are no multiples of 16 bytes; expected that: copy it")};
+      return no(name, " starts at an address or has strides (", tensor.stride_b, ", ", tensor.stride_s, ", ",
+                tensor.stride_h, " elements) that are no multiples of 16 bytes; expected that: copy it");
   }
   const Sm90ForwardShape shape = sm90_forward_shapes[shape_for(problem.d_qk, problem.d_v)];
   if (shape.tensor_bytes() + 1024 > device.shared_bytes)
-    return {false, cat("it needs ", shape.tensor_bytes() + 1024, " bytes of shared memory, and a block may have ",
-                       device.shared_bytes)};
+    return no("it needs ", shape.tensor_bytes() + 1024, " bytes of shared memory, and a block may have ",
+              device.shared_bytes);
   return {};
 }
 

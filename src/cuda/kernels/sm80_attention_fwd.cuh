@@ -38,6 +38,7 @@
 
 #include "cuda/attention_params.h"
 #include "cuda/config/sm80_attention_fwd.h"
+#include "cuda/ptx/grid_dependency.cuh"
 #include "cuda/ptx/ld_st.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/tile/band_rows.cuh"
@@ -128,6 +129,7 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
   const bool two_stages = options.stages == 2, aligned = options.aligned != 0;
 
   const bool band = p.band.present != 0;
+  ptx::wait_for_previous();
   const int num_items = count_items(p);
   if (thread == 0) open_tickets(p, num_items);
 

@@ -8,6 +8,7 @@
 #include "cuda/launch/device.h"
 #include "cuda/launch/forward_call.h"
 #include "cuda/launch/gathered.h"
+#include "cuda/launch/known_mask.h"
 
 namespace anymask {
 namespace {
@@ -74,8 +75,7 @@ class CudaBackend final : public Backend {
  private:
   template <class Call>
   static Call call(const AttentionProblem& problem, const Mask& mask, void* workspace) {
-    return Call(problem, anymask::bind(mask, problem.sequences, problem.h_q, problem.h_kv, problem.device),
-                cuda_device(problem.device.index), workspace);
+    return Call(problem, *KnownMask::of(mask, problem), cuda_device(problem.device.index), workspace);
   }
   template <class Call>
   static void enqueue(const char* operation, const AttentionProblem& problem, const Mask& mask, const Launch& launch) {

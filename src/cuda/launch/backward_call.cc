@@ -6,11 +6,11 @@
 
 namespace anymask {
 
-BackwardCall::BackwardCall(const AttentionProblem& problem, const BoundMask& mask)
+BackwardCall::BackwardCall(const AttentionProblem& problem, KnownMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
-      config_(choose_sm80_attention_bwd(problem, device_, groups_share_planes(mask, problem.group()))) {
-  if (config_.small_head_dim > 0 && why_no_band(mask).empty()) {
+      config_(choose_sm80_attention_bwd(problem, device_, groups_share_planes(mask.bound(), problem.group()))) {
+  if (config_.small_head_dim > 0 && why_no_band(mask.bound()).empty()) {
     dkdv_ = MaskSource(mask, problem_, config_.small_plan(), device_);
     small_ = !dkdv_.planned();
     if (small_) return;
@@ -32,11 +32,12 @@ BackwardCall::Places BackwardCall::places(void* workspace) const {
 
 void BackwardCall::enqueue(void* workspace, cudaStream_t stream) const {
   const Places at = places(workspace);
-  Sm80BwdCall call{make_params(problem_), {}, dkdv_.max_items(), dq_.max_items()};
   if (small_) {
-    dkdv_.enqueue(call.dkdv, at.dkdv, stream);
-    return launch_sm80_attention_bwd_small(call.dkdv, config_, device_, stream);
+    AttentionParams params = make_params(problem_);
+    dkdv_.enqueue(params, at.dkdv, stream);
+    return launch_sm80_attention_bwd_small(params, config_, device_, stream);
   }
+  Sm80BwdCall call{make_params(problem_), {}, dkdv_.max_items(), dq_.max_items()};
   // A band holds its sequences.
   if (dkdv_.planned() || dq_.planned()) call.dkdv.sequences = enqueue_sequences(problem_, at.sequences, stream);
   call.dq = call.dkdv;

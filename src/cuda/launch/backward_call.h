@@ -15,7 +15,7 @@ namespace anymask {
 class BackwardCall {
  public:
   // `problem` must outlive it; `mask` is bound to its lengths. Nothing is enqueued.
-  BackwardCall(const AttentionProblem& problem, const BoundMask& mask);
+  BackwardCall(const AttentionProblem& problem, KnownMask& mask);
 
   size_t bytes() const { return places(nullptr).bytes; }  // of the workspace
   void enqueue(void* workspace, cudaStream_t stream) const;

@@ -1,6 +1,7 @@
 #include "cuda/launch/band.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -265,15 +266,14 @@ void BandSource::add_sections(const AttentionProblem& problem, const BoundMask& 
 
 size_t BandSource::bytes() const { return block_.size() <= CudaBand::inline_bytes ? 0 : block_.size(); }
 
-CudaBand BandSource::enqueue(void* memory, cudaStream_t stream) const {
-  CudaBand band = band_;
+void BandSource::enqueue(CudaBand& to, void* memory, cudaStream_t stream) const {
+  std::memcpy(&to, &band_, offsetof(CudaBand, bytes));
   if (bytes() == 0) {
-    std::memcpy(band.bytes, block_.data(), block_.size());
+    std::memcpy(to.bytes, block_.data(), block_.size());
   } else {
     upload_plan(block_, memory, stream);
-    band.data = static_cast<const std::byte*>(memory);
+    to.data = static_cast<const std::byte*>(memory);
   }
-  return band;
 }
 
 }  // namespace anymask

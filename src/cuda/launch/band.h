@@ -31,7 +31,7 @@ class BandSource {
   int64_t partial_slots() const { return slots_; }  // pieces of rows that are cut
   size_t bytes() const;  // of device memory, a multiple of 16; 0: everything lies in the parameters
   // Enqueues what fills `memory` (bytes() long, 16-byte aligned), where that is more than nothing.
-  CudaBand enqueue(void* memory, cudaStream_t stream) const;
+  void enqueue(CudaBand& to, void* memory, cudaStream_t stream) const;
 
  private:
   template <class T>

@@ -18,23 +18,29 @@ namespace {
 
 // Why the portable kernel takes a call that sm90_attention_fwd could compute (docs/notes/bands.md). The mask has no
 // say: one mask said in two ways gives one result, to the bit.
-Support worth_sm90(const AttentionProblem& problem, const CudaDevice& device) {
+Support worth_sm90(const AttentionProblem& problem, const CudaDevice& device, bool with_reason) {
+  const auto no = [with_reason](const auto&... reason) {
+    return Support{false, with_reason ? cat(reason...) : std::string()};
+  };
   const int64_t head_dim = std::max(problem.d_qk, problem.d_v);
   if (head_dim <= 16)
-    return {false, cat("head dims of ", head_dim, " would be padded to 64, and sm80_attention_fwd has a shape for 16")};
+    return no("head dims of ", head_dim, " would be padded to 64, and sm80_attention_fwd has a shape for 16");
   if (head_dim > 64 || problem.max_s_kv > 1024) return {};
   const Sm80ForwardConfig portable = choose_sm80_attention_fwd(problem, device);
   if (count_items(problem, portable.shape.tile_m()) > int64_t{device.num_sms} * portable.blocks_per_sm) return {};
-  return {false, "so small a call is done in one wave of sm80_attention_fwd"};
+  return no("so small a call is done in one wave of sm80_attention_fwd");
+}
+
+Support takes_sm90(const AttentionProblem& problem, const CudaDevice& device, bool with_reason) {
+  Support support = sm90_attention_fwd_supports(problem, device, with_reason);
+  return support.yes ? worth_sm90(problem, device, with_reason) : support;
 }
 
 }  // namespace
 
 ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const BoundMask& mask, const CudaDevice& device) {
   ForwardKernel kernel;
-  kernel.sm90_support = sm90_attention_fwd_supports(problem, device);
-  if (kernel.sm90_support.yes) kernel.sm90_support = worth_sm90(problem, device);
-  if (kernel.sm90_support.yes) {
+  if (takes_sm90(problem, device, false).yes) {
     kernel.sm90 = choose_sm90_attention_fwd(problem, mask_facts(mask, problem.group()), device);
   } else {
     kernel.sm80 = choose_sm80_attention_fwd(problem, device);
@@ -42,21 +48,22 @@ ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const Bound
   return kernel;
 }
 
-ForwardCall::ForwardCall(const AttentionProblem& problem, const BoundMask& mask)
+ForwardCall::ForwardCall(const AttentionProblem& problem, KnownMask& mask)
     : problem_(problem),
       device_(cuda_device(problem.device.index)),
-      kernel_(choose_forward_kernel(problem, mask, device_)),
+      kernel_(choose_forward_kernel(problem, mask.bound(), device_)),
       mask_(mask, problem, kernel_.plan_shape(), device_, !kernel_.sm90 || kernel_.sm90->shape.bands()) {
   if (mask_.planned()) return;
   // No more blocks than items, which are known: a block each, and none draws tickets.
   int32_t& grid = kernel_.sm90 ? kernel_.sm90->grid : kernel_.sm80->grid;
+  draws_tickets_ = mask_.max_items() > grid;
   grid = static_cast<int32_t>(std::clamp<int64_t>(mask_.max_items(), 1, grid));
 }
 
 ForwardCall::Places ForwardCall::places(void* workspace) const {
   Carve carve(workspace);
   Places at{};
-  at.tickets = carve.take<CudaTickets>(1);
+  at.tickets = carve.take<CudaTickets>(draws_tickets_ ? 1 : 0);
   const auto slots = static_cast<size_t>(mask_.partial_slots()),
              tile_m = static_cast<size_t>(kernel_.plan_shape().tile_m);
   if (slots > 0) {
@@ -112,7 +119,7 @@ std::vector<Fact> ForwardCall::facts() const {
   for (Fact& fact : mask_.facts()) facts.push_back(std::move(fact));
   if (mask_.partial_slots() > 0)
     facts.push_back({"pieces of split rows", cat(mask_.partial_slots(), mask_.planned() ? " at most" : "")});
-  if (!kernel_.sm90_support.yes) facts.push_back({"not sm90_attention_fwd", kernel_.sm90_support.reason});
+  if (!kernel_.sm90) facts.push_back({"not sm90_attention_fwd", takes_sm90(problem_, device_, true).reason});
   return facts;
 }
 

@@ -19,7 +19,6 @@ namespace anymask {
 struct ForwardKernel {
   std::optional<Sm90ForwardConfig> sm90;
   std::optional<Sm80ForwardConfig> sm80;
-  Support sm90_support;  // why not, when it is not there
   PlanShape plan_shape() const;
 };
 ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const BoundMask& mask, const CudaDevice& device);
@@ -27,7 +26,7 @@ ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const Bound
 class ForwardCall {
  public:
   // `problem` must outlive it; `mask` is bound to its lengths. Nothing is enqueued.
-  ForwardCall(const AttentionProblem& problem, const BoundMask& mask);
+  ForwardCall(const AttentionProblem& problem, KnownMask& mask);
 
   size_t bytes() const { return places(nullptr).bytes; }  // of the workspace
   void enqueue(void* workspace, cudaStream_t stream) const;
@@ -49,6 +48,7 @@ class ForwardCall {
   const CudaDevice& device_;
   ForwardKernel kernel_;
   const MaskSource mask_;
+  bool draws_tickets_ = true;  // there are more items than blocks, or may be
 };
 
 }  // namespace anymask

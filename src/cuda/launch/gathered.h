@@ -18,6 +18,7 @@
 #include "cuda/launch/carve.h"
 #include "cuda/launch/gather_keys.h"
 #include "cuda/launch/kernel.h"
+#include "cuda/launch/known_mask.h"
 #include "cuda/plan/upload.h"
 #include "mask/bound_mask.h"
 
@@ -63,10 +64,11 @@ class GatheredKeys {
 template <class Call, Direction direction>
 class CallOverKeys {
  public:
-  CallOverKeys(const AttentionProblem& problem, const BoundMask& mask, const CudaDevice& device, void* workspace)
-      : support_(gathers(problem, mask)),
-        gathered_(support_.yes ? std::make_unique<GatheredKeys>(problem, mask, direction, device, workspace) : nullptr),
-        call_(gathered_ ? gathered_->problem() : problem, gathered_ ? gathered_->mask() : mask) {}
+  CallOverKeys(const AttentionProblem& problem, KnownMask& mask, const CudaDevice& device, void* workspace)
+      : support_(gathers(problem, mask.bound())),
+        gathered_(support_.yes ? std::make_unique<GatheredKeys>(problem, mask.bound(), direction, device, workspace)
+                               : nullptr),
+        call_(gathered_ ? over_keys(*gathered_) : Call(problem, mask)) {}
 
   size_t bytes() const { return gathered_bytes() + call_.bytes(); }
   void enqueue(void* workspace, cudaStream_t stream) const {
@@ -85,6 +87,10 @@ class CallOverKeys {
   }
 
  private:
+  static Call over_keys(const GatheredKeys& gathered) {
+    KnownMask mask(gathered.mask(), gathered.problem());
+    return Call(gathered.problem(), mask);
+  }
   size_t gathered_bytes() const { return gathered_ ? gathered_->bytes() : 0; }
 
   const Support support_;

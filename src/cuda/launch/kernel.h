@@ -30,6 +30,7 @@ struct PlanShape {
   int32_t fold = 1;          // query heads in the rows of a tile: a power of two of the group, which shares a plane
   int32_t parallelism =
       0;  // blocks that run at once: rows of tiles much longer than the mean are split for them; 0: never
+  friend bool operator==(const PlanShape&, const PlanShape&) = default;
 };
 
 }  // namespace anymask

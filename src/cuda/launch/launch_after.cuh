@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <mutex>
+#include <type_traits>
 
 #include "cuda/launch/device.h"
 
@@ -26,10 +27,13 @@ bool waits_by_itself(const CudaDevice& device) {
   return waits[device.index];
 }
 
-// `kernel` calls ptx::wait_for_previous() before it touches memory.
+// `kernel` calls ptx::wait_for_previous() before it touches memory. Arguments are of its parameters' very types: the
+// runtime reads them where they lie, and kilobytes of parameters are copied once.
 template <auto kernel, class... Arguments>
 cudaError_t launch_after(dim3 blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device,
                          cudaStream_t stream, const Arguments&... arguments) {
+  static_assert(std::is_same_v<decltype(kernel), void (*)(Arguments...)> ||
+                std::is_same_v<decltype(kernel), void (*const)(Arguments...)>);
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -40,7 +44,8 @@ cudaError_t launch_after(dim3 blocks, int32_t threads, size_t shared_bytes, cons
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = waits_by_itself<kernel>(device) ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
 }
 
 }  // namespace anymask

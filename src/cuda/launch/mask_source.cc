@@ -6,17 +6,17 @@
 
 namespace anymask {
 
-MaskSource::MaskSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape,
+MaskSource::MaskSource(KnownMask& mask, const AttentionProblem& problem, const PlanShape& shape,
                        const CudaDevice& device, bool reads)
-    : band_(std::make_unique<const BandSource>(mask, problem, shape, reads)) {
-  if (!band_->refusal().empty()) plan_ = std::make_unique<const CudaPlanSource>(mask, problem, shape, device);
+    : band_(mask.band(shape, reads)) {
+  if (!band_->refusal().empty()) plan_ = std::make_unique<const CudaPlanSource>(mask.bound(), problem, shape, device);
 }
 
 void MaskSource::enqueue(AttentionParams& params, void* memory, cudaStream_t stream) const {
   if (plan_) {
     params.plan = plan_->enqueue(memory, stream);
   } else {
-    params.band = band_->enqueue(memory, stream);
+    band_->enqueue(params.band, memory, stream);
   }
 }
 

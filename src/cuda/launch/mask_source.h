@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/launch/band.h"
+#include "cuda/launch/known_mask.h"
 #include "cuda/launch/plan.h"
 
 namespace anymask {
@@ -17,7 +17,7 @@ class MaskSource {
  public:
   MaskSource() = default;  // of no pass
   // `reads`: whether the kernel reads bands at all. Nothing is enqueued; the mask is not needed later.
-  MaskSource(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape, const CudaDevice& device,
+  MaskSource(KnownMask& mask, const AttentionProblem& problem, const PlanShape& shape, const CudaDevice& device,
              bool reads = true);
 
   bool planned() const { return plan_ != nullptr; }
@@ -30,7 +30,7 @@ class MaskSource {
   std::vector<Fact> facts() const;
 
  private:
-  std::unique_ptr<const BandSource> band_;
+  std::shared_ptr<const BandSource> band_;
   std::unique_ptr<const CudaPlanSource> plan_;  // null: the band is enough
 };
 

@@ -6,6 +6,7 @@
 
 #include "cuda/kernels/sm80_attention_fwd.cuh"
 #include "cuda/launch/device.h"
+#include "cuda/launch/launch_after.cuh"
 #include "cuda/launch/sm80_attention_fwd.h"
 
 namespace anymask {
@@ -22,8 +23,9 @@ void launch_sm80_attention_fwd_kernel(const AttentionParams& params, const Sm80F
   const Sm80ForwardOptions options{config.stages, config.aligned, config.bias_pairs, unit, rescale_slack / unit};
   static_assert(sizeof params + sizeof options <= 4096, "what every driver takes as parameters");
   const auto grid = static_cast<unsigned>(config.grid);
-  sm80_attention_fwd<T, Traits>
-      <<<grid, Traits::threads, static_cast<size_t>(config.shared_bytes), stream>>>(params, options);
+  // Who calls this asks for the error.
+  static_cast<void>(launch_after<sm80_attention_fwd<T, Traits>>(
+      grid, Traits::threads, static_cast<size_t>(config.shared_bytes), device, stream, params, options));
 }
 
 template <int32_t index>

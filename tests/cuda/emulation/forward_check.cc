@@ -161,7 +161,7 @@ void launch_forward(const AttentionProblem& problem, const Mask& mask, const For
     EXPECT_EQ(band.partial_slots() > 0, c.pieces > 1);
     add_pieces(band.partial_slots());
     std::vector<uint64_t> block(band.bytes() / sizeof(uint64_t) + 2);
-    params.band = band.enqueue(block.data(), nullptr);
+    band.enqueue(params.band, block.data(), nullptr);
     params.plan.tile_m = tile_m;
     params.plan.fold = fold_of(c.fold);
     launch(params);

@@ -53,7 +53,7 @@ void run(AttentionProblem problem, const Mask& mask, const Way& way) {
       const BandSource band(bound, problem, shape);
       EXPECT_EQ(band.refusal(), "");
       blocks[pass].resize(band.bytes() / sizeof(uint64_t) + 2);
-      params.band = band.enqueue(blocks[pass].data(), nullptr);
+      band.enqueue(params.band, blocks[pass].data(), nullptr);
       return band.max_items();
     }
     plans[pass] = emulation::make_host_plan(mask, problem, shape);
@@ -209,7 +209,8 @@ TEST(BandColumns, AreTheTransposeOfRows) {
     const BandSource source(bound, call.problem, {.tile_m = 64, .transposed = true});
     ASSERT_EQ(source.refusal(), "");
     std::vector<uint64_t> block(source.bytes() / sizeof(uint64_t) + 2);
-    const CudaBand band = source.enqueue(block.data(), nullptr);
+    CudaBand band{};
+    source.enqueue(band, block.data(), nullptr);
     for (size_t n = 0; n < bound.planes.size(); ++n) {
       const PlaneMask& plane = bound.planes[n];
       for (int32_t key = 0; key < plane.s_kv; ++key) {

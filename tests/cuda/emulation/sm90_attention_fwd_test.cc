@@ -24,7 +24,7 @@ void forward(const AttentionProblem& problem, const Mask& mask, const emulation:
   device.major = 9;
   device.num_sms = 2;
   device.shared_bytes = emulation::sm90_shared_bytes;
-  const Support support = sm90_attention_fwd_supports(problem, device);
+  const Support support = sm90_attention_fwd_supports(problem, device, true);
   ASSERT_TRUE(support.yes) << support.reason;
   Sm90ForwardConfig config = choose_sm90_attention_fwd(problem, {}, device);
   if (long_rows && !config.modified) {
