@@ -114,12 +114,14 @@ def table(rows: list[Row]) -> str:
     large = max(row.ours["tflops"] or 0 for row in rows) > 10
     compared = any(row.peers for row in rows)
     first = rows[0].ours
+    commits = list(dict.fromkeys(row.ours["commit"] for row in rows))
     counted = any(row.ours["tflops"] for row in rows)
     heads = ["case", "direction", "type", "ms"]
     heads += counted * ["TFLOP/s" if large else "GFLOP/s", "of peak"]
     heads += compared * ["fastest peer, its time over ours"]
     lines = [
-        f"{first['device']}; {first['versions']}; commit {first['commit']}; {first['date'][:10]}:",
+        f"{first['device']}; {first['versions']}; commit{'s'[: len(commits) - 1]} {', '.join(commits)}; "
+        f"{first['date'][:10]}:",
         "",
         "| " + " | ".join(heads) + " |",
         "|---" * 3 + "|--:" * (1 + 2 * counted) + "|---" * compared + "|",

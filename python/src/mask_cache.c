@@ -2,6 +2,9 @@
  * made many times with the same bytes, which are then read once; a forward and its backward share what a topk selected.
  * From any thread, without the interpreter's lock.
  *
+ * The key is BLAKE2b of 128 bits, made where the computation is traced (anymask/jax.py), and is trusted: that two masks
+ * of a process share one takes 2^64 masks by chance, and as many tries of who looks for such two.
+ *
  * Bounded by number and by bytes: the mask used longest ago goes first, and is freed by the last call that uses it.
  */
 #include "module.h" /* first: Python.h says which functions of the system the headers after it declare */

@@ -53,7 +53,7 @@ int am_mask_of(PyObject* object, const char* operation, anymask_mask_t* out);
 extern PyMethodDef am_mask_methods[];
 
 /* ---- masks read from bytes before (mask_cache.c) */
-enum { AM_MASK_KEY = 16 }; /* bytes that stand for others: a hash of them */
+enum { AM_MASK_KEY = 16 }; /* bytes that stand for others: their BLAKE2b */
 typedef struct AmHeldMask AmHeldMask;
 /* The mask of `bytes`, held until am_let_mask_go, which takes NULL too. */
 anymask_status am_hold_mask(const void* bytes, size_t size, const void* key, AmHeldMask** held, anymask_mask_t* out);
