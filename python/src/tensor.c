@@ -108,10 +108,13 @@ static int framework_of(PyObject* object, AmFramework* out) {
       return 0;
     }
   }
+  /* Before there is a place for it: an import lets other threads in. */
+  if (out->exchange != NULL) out->empty_like = find_empty_like(object);
   if (num_frameworks < kMaxFrameworks) { /* a program with more types of arrays asks each time */
     Py_INCREF((PyObject*)type);          /* so that its address means it for good */
-    if (out->exchange != NULL) out->empty_like = find_empty_like(object);
     frameworks[num_frameworks++] = *out;
+  } else {
+    Py_CLEAR(out->empty_like);
   }
   return 1;
 }
@@ -456,14 +459,15 @@ static PyObject* describe(const AmView* like, DLDataType type, int rank, const i
     free(described);
     return NULL;
   }
-  Py_XDECREF(kept[oldest].object);
+  PyObject* before = kept[oldest].object;
   kept[oldest].exchange = like->framework.exchange;
   kept[oldest].tensor = tensor;
   kept[oldest].tensor.shape = kept[oldest].shape;
   for (int i = 0; i < rank; ++i) kept[oldest].shape[i] = shape[i];
-  kept[oldest].object = object;
+  kept[oldest].object = Py_NewRef((PyObject*)object);
   oldest = (oldest + 1) % kKept;
-  return Py_NewRef((PyObject*)object);
+  Py_XDECREF(before); /* last: PyTorch lets other threads in here */
+  return object;
 }
 
 /* PyTorch's errors about memory are RuntimeErrors. */

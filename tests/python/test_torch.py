@@ -7,6 +7,7 @@ import itertools
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -475,3 +476,17 @@ def test_results_are_ordinary_tensors() -> None:
             assert tensor.is_contiguous() and tensor.untyped_storage().resizable()
     narrow = am.attention(q, k, v[..., :8].contiguous())
     assert narrow.shape == (2, 9, 4, 8) and narrow.untyped_storage().resizable()
+
+
+def test_threads_ask_for_many_shapes_at_once() -> None:
+    x = torch.randn(2, 20, 4, 16)
+
+    def work(first: int) -> None:
+        for i in range(400):
+            rows = 1 + (first + i) % 20  # more shapes than are kept
+            out, lse = am.attention(x[:, :rows], x, x, return_lse=True)
+            assert out.shape == (2, rows, 4, 16) and lse.shape == (2, 4, rows)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, 3 * i) for i in range(8)]:
+            done.result()
