@@ -22,6 +22,7 @@
 #include "cases/gpu_cases.h"
 #include "cli/check.h"
 #include "cli/commands.h"
+#include "cli/interleaved.h"
 #include "cli/io/file.h"
 #include "cli/make_call.h"
 #include "cli/picture/picture.h"
@@ -145,21 +146,15 @@ class Bench {
 
   void one_case(const cases::BenchCase& c) {
     if (cuda_) {
-      attention_case(c, ElementType::bf16, false, 0, "");
-      if (c.suite != "forward") attention_case(c, ElementType::bf16, true, 0, "");
+      attention_case(c, ElementType::bf16, false);
+      if (c.suite != "forward") attention_case(c, ElementType::bf16, true);
       return;
     }
     if (c.suite == "plan") return plan_case(c);
     if (c.suite == "topk") return topk_case(c);
     if (c.suite == "host") return host_case(c);
-    if (c.suite == "scaling") {
-      std::vector<int64_t> counts{1};
-      if (std::thread::hardware_concurrency() > 1) counts.push_back(2);
-      for (const int64_t threads : counts)
-        attention_case(c, ElementType::f32, false, threads, fmt::format("-t{}", threads));
-      return;
-    }
-    attention_case(c, c.suite == "bf16" ? ElementType::bf16 : ElementType::f32, c.suite == "backward", threads_, "");
+    if (c.suite == "scaling") return scaling_case(c);
+    attention_case(c, c.suite == "bf16" ? ElementType::bf16 : ElementType::f32, c.suite == "backward");
   }
 
   // Checked on sampled rows; false (and said so) when it fails.
@@ -187,15 +182,10 @@ class Bench {
     return ms;
   }
 
-  // TFLOP/s of `threads` threads now; bf16 dot products where the processor has them, since the bf16 kernel uses them.
   double peak_now(ElementType type, int64_t threads) const {
+    if (!cuda_) return cpu_peak_now(type, threads);
     double peak = 0;
-    if (cuda_) {
-      check(anymask_cuda_peak(0, &peak, nullptr));
-      return peak / 1e12;
-    }
-    if (type == ElementType::bf16) check(anymask_cpu_peak("bfloat16", static_cast<int32_t>(threads), &peak));
-    if (peak == 0) check(anymask_cpu_peak("float32", static_cast<int32_t>(threads), &peak));
+    check(anymask_cuda_peak(0, &peak, nullptr));
     return peak / 1e12;
   }
 
@@ -211,19 +201,17 @@ class Bench {
     return row;
   }
 
-  void attention_case(const cases::BenchCase& c, ElementType type, bool with_backward, int64_t threads,
-                      const std::string& suffix) {
+  void attention_case(const cases::BenchCase& c, ElementType type, bool with_backward) {
     Call call = make_call(c.shape, type, with_backward, 1);
     call.backend = o_.device;
-    call.threads = threads;
-    const std::string name = c.shape.name + suffix;
+    call.threads = cuda_ ? 0 : threads_;
     const PairCount pairs = count_pairs(call);
     Results results = allocate_results(call, with_backward);
     Runner runner(call, results);
     runner.forward();
     if (with_backward) runner.backward();
     runner.finish();
-    if (!checked(name, call, results)) return;
+    if (!checked(c.shape.name, call, results)) return;
     const double flops = with_backward ? backward_flops(call, pairs.kept) : forward_flops(call, pairs.kept);
     const auto once = [&] {
       with_backward ? runner.backward() : runner.forward();
@@ -231,90 +219,105 @@ class Bench {
     };
     const char* direction = with_backward ? "bwd" : "fwd";
     if (cuda_) {  // a card's peak takes a while: it is taken at both ends
-      std::vector<double> peaks{peak_now(type, threads)};
-      Row row = row_of(c, name, direction, type, samples(once));
-      peaks.push_back(peak_now(type, threads));
+      std::vector<double> peaks{peak_now(type, 0)};
+      Row row = row_of(c, c.shape.name, direction, type, samples(once));
+      peaks.push_back(peak_now(type, 0));
       set_rate(row, flops, median(peaks));
       row.note = percent(pairs.share()) + " kept";
       emit(row);
       return;
     }
     const bool products = type == ElementType::f32 && (c.suite == "forward" || c.suite == "backward");
-    const Interleaved found = interleaved(once, flops, type, threads, products ? call.q.shape.back() : 0);
-    Row row = row_of(c, name, direction, type, found.ms);
-    row.tflops = flops / row.ms / 1e9;
-    row.peak = median(found.peaks);
-    row.share = median(found.shares);
-    row.note = fmt::format("{} kept; half of the calls between {} and {} of peak", percent(pairs.share()),
-                           percent(quantile(found.shares, 0.25)), percent(quantile(found.shares, 0.75)));
+    Interleaved found{flops, type, threads_, products ? call.q.shape.back() : 0};
+    while (!enough(found)) found.sample(once);
+    Row row = row_of(c, c.shape.name, found, direction, percent(pairs.share()) + " kept");
     if (products) row.note += fmt::format("; {} of its products", percent(median(found.of_products)));
     emit(row);
     if (!products) return;
-    Row bound = row_of(c, name, "products", type, found.products_ms);
+    Row bound = row_of(c, c.shape.name, "products", type, found.products_ms);
     set_rate(bound, flops, row.peak);
     bound.note = fmt::format("the same work at the rate of packed {} products alone", call.q.shape.back());
     emit(bound);
   }
 
-  void set_rate(Row& row, double flops, double peak) const {
+  // One thread and two by turns.
+  void scaling_case(const cases::BenchCase& c) {
+    Call call = make_call(c.shape, ElementType::f32, false, 1);
+    call.backend = "cpu";
+    call.threads = 1;
+    const PairCount pairs = count_pairs(call);
+    Results results = allocate_results(call, false);
+    forward(call, results);
+    if (!checked(c.shape.name, call, results)) return;
+    const int64_t most = std::min(2u, std::max(1u, std::thread::hardware_concurrency()));
+    std::vector<Interleaved> found;
+    for (int64_t threads = 1; threads <= most; ++threads)
+      found.push_back({forward_flops(call, pairs.kept), ElementType::f32, threads});
+    std::vector<double> gains;
+    while (!enough(found[0])) {
+      for (Interleaved& of : found) {
+        call.threads = of.threads;
+        of.sample([&] { forward(call, results); });
+      }
+      gains.push_back(found[0].ms.back() / found.back().ms.back());
+    }
+    for (const Interleaved& of : found) {
+      Row row = row_of(c, fmt::format("{}-t{}", c.shape.name, of.threads), of, "fwd", percent(pairs.share()) + " kept");
+      if (of.threads > 1)
+        row.note += fmt::format("; {:.2f} times one thread ({:.2f} to {:.2f})", median(gains), quantile(gains, 0.25),
+                                quantile(gains, 0.75));
+      emit(row);
+    }
+  }
+
+  static void set_rate(Row& row, double flops, double peak) {
     row.tflops = flops / row.ms / 1e9;
     row.peak = peak;
     row.share = row.tflops / peak;
   }
 
-  // Calls on a processor, each between two measurements of the peak: its clock, and what neighbours leave of it, change
-  // within a row's seconds, so a call is compared with the milliseconds around it, and the row's share is the median of
-  // such shares. Quick calls are repeated until 10 ms are spent. With a head_dim the products' rate is measured too.
-  struct Interleaved {
-    std::vector<double> ms, peaks, shares, of_products, products_ms;
-  };
-  Interleaved interleaved(const std::function<void()>& once, double flops, ElementType type, int64_t threads,
-                          int64_t head_dim) const {
-    const double enough = o_.quick ? 200 : 2000;
-    const int repeats = std::clamp(static_cast<int>(10 / std::max(milliseconds_of(once), 0.01)), 1, 1000);
-    Interleaved found;
-    double before = peak_now(type, threads);
-    for (double spent = 0; (spent < enough || found.ms.size() < 5) && found.ms.size() < 200;) {
-      const double all = milliseconds_of([&] {
-        for (int i = 0; i < repeats; ++i) once();
-      });
-      spent += all;
-      found.ms.push_back(all / repeats);
-      if (head_dim > 0) {
-        double products = 0;
-        check(anymask_cpu_products(static_cast<int32_t>(head_dim), static_cast<int32_t>(threads), &products));
-        found.products_ms.push_back(1000 * flops / products);
-        found.of_products.push_back(found.products_ms.back() / found.ms.back());
-      }
-      const double after = peak_now(type, threads), peak = (before + after) / 2;
-      found.peaks.push_back(peak);
-      found.shares.push_back(flops / found.ms.back() / 1e9 / peak);
-      before = after;
-    }
-    return found;
+  // Until 3 s of calls are spent, at least five and at most 300 of them.
+  bool enough(const Interleaved& found) const {
+    return (found.spent >= (o_.quick ? 200 : 3000) && found.ms.size() >= 5) || found.ms.size() >= 300;
   }
 
-  // The time to build the plan, and beside it the forward that uses it.
+  Row row_of(const cases::BenchCase& c, const std::string& name, const Interleaved& found, const char* direction,
+             const std::string& kept) const {
+    Row row = row_of(c, name, direction, found.type, found.ms);
+    row.tflops = found.flops / row.ms / 1e9;
+    row.peak = median(found.peaks);
+    row.share = median(found.shares);
+    row.note = fmt::format("{}; half of the calls between {} and {} of peak", kept,
+                           percent(quantile(found.shares, 0.25)), percent(quantile(found.shares, 0.75)));
+    return row;
+  }
+
+  // The time to build the plan and, by turns with it, the forward that uses it.
   void plan_case(const cases::BenchCase& c) {
     Call call = make_call(c.shape, ElementType::f32, false, 1);
     call.backend = "cpu";
     call.threads = threads_;
     const CallLengths lengths(call);
-    const std::vector<double> build = samples([&] {
-      anymask_plan_t plan = nullptr;
-      check(anymask_plan_create(call.mask.get(), &lengths.value, nullptr, &plan));
-      anymask_plan_free(plan);
-    });
     const PairCount pairs = count_pairs(call);
     Results results = allocate_results(call, false);
     forward(call, results);
     if (!checked(c.shape.name, call, results)) return;
+    Interleaved found{forward_flops(call, pairs.kept), ElementType::f32, threads_};
+    std::vector<double> build, parts;
+    while (!enough(found)) {
+      build.push_back(milliseconds_of([&] {
+        anymask_plan_t plan = nullptr;
+        check(anymask_plan_create(call.mask.get(), &lengths.value, nullptr, &plan));
+        anymask_plan_free(plan);
+      }));
+      found.sample([&] { forward(call, results); });
+      parts.push_back(build.back() / found.ms.back());
+    }
     Row plan = row_of(c, c.shape.name, "plan", ElementType::f32, build);
-    Row fwd = row_of(c, c.shape.name, "fwd", ElementType::f32, samples([&] { forward(call, results); }));
-    set_rate(fwd, forward_flops(call, pairs.kept), peak_now(ElementType::f32, threads_));
+    const Row fwd = row_of(c, c.shape.name, found, "fwd", percent(pairs.share()) + " kept");
     plan.peak = fwd.peak;
-    plan.note = percent(plan.ms / fwd.ms) + " of its forward";
-    fwd.note = percent(pairs.share()) + " kept";
+    plan.note = fmt::format("{} of its forward ({} to {})", percent(median(parts)), percent(quantile(parts, 0.25)),
+                            percent(quantile(parts, 0.75)));
     emit(plan);
     emit(fwd);
   }
