@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "plan/balance.h"
+#include "plan/band_rows.h"
 #include "plan/bit_pool.h"
 #include "plan/descend.h"
 #include "plan/tile_bits.h"
@@ -55,6 +56,13 @@ class Finder {
   void find(const PlaneMask& plane, const Grid& grid, Stripe& stripe) {
     stripe.found.clear();
     stripe.kept_pairs = stripe.full_tiles = stripe.partial_tiles = 0;
+    if (plane.is_band()) {  // two integers a row of pairs say it all
+      for (int32_t m = stripe.m_begin; m < stripe.m_end; ++m) {
+        find_band_row(plane, grid, m, stripe);
+        stripe.row_end[m - stripe.m_begin] = static_cast<int32_t>(stripe.found.size());
+      }
+      return;
+    }
     for (std::vector<Found>& row : open_) row.clear();
     if (grid.n_blocks > 0) {
       descend(
@@ -85,6 +93,21 @@ class Finder {
   }
 
  private:
+  void find_band_row(const PlaneMask& plane, const Grid& grid, int32_t m_block, Stripe& stripe) {
+    band_row(plane, grid, m_block, band_);
+    for (const Run& run : band_.runs) {
+      if (run.kind == RunKind::full) {
+        add_full(grid, m_block, run.n_begin, run.n_end, stripe);
+        continue;
+      }
+      for (int32_t n = run.n_begin; n < run.n_end; ++n) {
+        const int32_t at = run.bits + (run.kind == RunKind::partial ? n - run.n_begin : 0);
+        const uint64_t* bits = band_.bits.data() + static_cast<size_t>(at) * tile_.size();
+        add_partial(n, bits, count_ones(bits, tile_.size()), stripe);
+      }
+    }
+  }
+
   // Evaluates what is still open.
   void finish_row(const Grid& grid, int32_t m_block, TileBits& bits, Stripe& stripe) {
     for (const Found& stretch : open_[m_block - stripe.m_begin]) {
@@ -103,9 +126,7 @@ class Finder {
             add_full(grid, m_block, n, n + 1, stripe);
             continue;
           }
-          stripe.kept_pairs += kept;
-          ++stripe.partial_tiles;
-          stripe.found.push_back({n, n + 1, pool_.intern(tile_.data())});
+          add_partial(n, tile_.data(), kept, stripe);
         }
       }
     }
@@ -117,7 +138,14 @@ class Finder {
     stripe.found.push_back({n_begin, n_end, found_full});
   }
 
+  void add_partial(int32_t n, const uint64_t* bits, int64_t kept, Stripe& stripe) {
+    stripe.kept_pairs += kept;
+    ++stripe.partial_tiles;
+    stripe.found.push_back({n, n + 1, pool_.intern(bits)});
+  }
+
   BitPool pool_;
+  BandRow band_;
   std::vector<int32_t> numbers_;  // of its tiles in the plan, -1 until they have one
   std::vector<Found> open_[stripe_rows];
   std::vector<uint64_t> tile_, words_;
