@@ -32,11 +32,12 @@ inline int64_t count_items(const AttentionProblem& problem, int64_t tile_m, int6
   return rows * (problem.h_q / fold);
 }
 
-// How many query heads of a group to fold into a tile's rows: the power of two that leaves the fewest tiles, the
-// smallest of them. More than one pays where queries are short: they fill tiles, and K and V are read once for all.
-inline int32_t choose_fold(const AttentionProblem& problem, int64_t tile_m) {
+// How many query heads of a group to fold into a tile's rows: the power of two up to `most` that leaves the fewest
+// tiles, the smallest of them. More than one pays where queries are short: they fill tiles, and K and V are read once
+// for all.
+inline int32_t choose_fold(const AttentionProblem& problem, int64_t tile_m, int32_t most = 64) {
   int32_t best = 1;
-  for (int32_t fold = 2; problem.group() % fold == 0 && tile_m % fold == 0 && fold <= 64; fold *= 2) {
+  for (int32_t fold = 2; problem.group() % fold == 0 && tile_m % fold == 0 && fold <= most; fold *= 2) {
     if (count_items(problem, tile_m, fold) < count_items(problem, tile_m, best)) best = fold;
   }
   return best;

@@ -23,7 +23,8 @@ int32_t shape_for(int64_t d_qk, int64_t d_v) {
 
 }  // namespace
 
-Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, int32_t num_sms, int32_t shared_bytes) {
+Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, bool groups_share_plane, int32_t num_sms,
+                                            int32_t shared_bytes) {
   Sm80ForwardConfig c;
   c.dtype = problem.dtype;
   c.modified = modifies_scores(problem);
@@ -42,7 +43,9 @@ Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, int
   c.blocks_per_sm = std::max(blocks(c.stages), 1);
   c.shared_bytes = c.shape.shared_bytes(c.stages);
 
-  const int64_t items = count_items(problem, c.shape.tile_m()), slots = int64_t{num_sms} * c.blocks_per_sm;
+  // Modified scores belong to one head a tile.
+  if (groups_share_plane && !c.modified) c.fold = choose_fold(problem, c.shape.tile_m(), sm80_forward_max_fold);
+  const int64_t items = count_items(problem, c.shape.tile_m(), c.fold), slots = int64_t{num_sms} * c.blocks_per_sm;
   c.parallelism = may_split(problem, items, slots) ? static_cast<int32_t>(slots) : 0;
   c.grid = static_cast<int32_t>(std::clamp<int64_t>(c.parallelism ? slots : items, 1, slots));
   return c;
@@ -54,6 +57,7 @@ std::ostream& operator<<(std::ostream& out, const Sm80ForwardConfig& c) {
       << " warps of " << 16 * c.shape.m_tiles << " rows, " << c.stages << (c.stages == 1 ? " stage, " : " stages, ")
       << c.shared_bytes << " bytes of shared memory, " << c.grid << " blocks, " << c.blocks_per_sm
       << " a multiprocessor";
+  if (c.fold > 1) out << ", " << c.fold << " query heads in a tile's rows";
   if (c.modified) out << ", modified scores" << (c.bias_pairs ? ", bias in pairs" : "");
   if (!c.aligned) out << ", unaligned: element by element";
   return out;

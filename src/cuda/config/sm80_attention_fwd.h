@@ -48,6 +48,9 @@ constexpr Sm80ForwardShape sm80_forward_shape(int32_t index, bool modified) {
   return shape;
 }
 
+// Heads folded into a tile's rows: copies walk over 16 rows at a time, warps own 16 or 32.
+inline constexpr int32_t sm80_forward_max_fold = 16;
+
 struct Sm80ForwardConfig {
   DType dtype = DType::bf16;
   int32_t shape_index = 0;
@@ -59,11 +62,14 @@ struct Sm80ForwardConfig {
   int32_t shared_bytes = 0;
   int32_t blocks_per_sm = 1;
   int32_t grid = 1;         // blocks launched; they take items until none is left
+  int32_t fold = 1;         // query heads of a group in the rows of one tile (cuda/fold.h)
   int32_t parallelism = 0;  // for the plan: blocks that long rows are split for; 0: rows stay whole
 };
 std::ostream& operator<<(std::ostream& out, const Sm80ForwardConfig& config);
 
-// Multiprocessors, and the shared memory one block may have (cudaDevAttrMaxSharedMemoryPerBlockOptin).
-Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, int32_t num_sms, int32_t shared_bytes);
+// Whether the query heads of each kv head keep the same pairs; multiprocessors, and the shared memory one block may
+// have (cudaDevAttrMaxSharedMemoryPerBlockOptin).
+Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, bool groups_share_plane, int32_t num_sms,
+                                            int32_t shared_bytes);
 
 }  // namespace anymask

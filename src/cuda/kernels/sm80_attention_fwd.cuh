@@ -7,10 +7,10 @@
 // Shapes: q, k [b, s, h, d_qk], v [b, s, h, d_v] in bf16 or fp16, any strides; d_qk and d_v multiples of 8, at most the
 // shape's, the rest is zeros in shared memory. fp32 accumulation. The plan's tile is (16 * m_tiles * warps) x 128.
 //
-// A block takes items (a row of tiles of one query head, or a piece of it) until none is left: the first by its own
-// number, further ones by tickets, longest first (tile/item_source.cuh). Each warp owns 16 * m_tiles query rows, their
-// statistics and their O, in registers, and never exchanges anything with another warp; all warps share Q, K and V in
-// shared memory.
+// A block takes items (a row of tiles of one query head, or of several folded into its rows, or a piece of it) until
+// none is left: the first by its own number, further ones by tickets, longest first (tile/item_source.cuh). Each warp
+// owns 16 * m_tiles query rows, their statistics and their O, in registers, and never exchanges anything with another
+// warp; all warps share Q, K and V in shared memory.
 //
 // Steps of `keys` keys, ascending over the item's runs whatever their kind:
 //
@@ -21,8 +21,9 @@
 //
 // Masks: a FULL step reads none. A PARTIAL one reads one word a row and lane quarter before the product, to skip the
 // step where the warp's rows keep nothing, and again after it. Of a band each lane holds the keys that one row of the
-// warp keeps, and words are computed from those. Steps that reach beyond s_kv clip. All steps run the
-// same instructions on what is kept: the bits of the result do not depend on how a mask was spelled.
+// warp keeps, and words are computed from those: bands and plans are compiled apart, the registers of one are not the
+// other's. Steps that reach beyond s_kv clip. All steps run the same instructions on what is kept: the bits of the
+// result do not depend on how a mask was spelled.
 //
 // 32 rows a warp (m_tiles 2) where O fits into registers: a fragment of K or V then feeds four products, and shared
 // memory (128 bytes a clock) no longer outweighs the tensor cores. With 16 rows it does: 256 against 192 clocks a step
@@ -33,6 +34,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 
@@ -45,6 +47,7 @@
 #include "cuda/tile/copy_tile.cuh"
 #include "cuda/tile/item_source.cuh"
 #include "cuda/tile/mask_bits.cuh"
+#include "cuda/tile/row_at.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/score.cuh"
 #include "cuda/tile/softmax.cuh"
@@ -61,9 +64,9 @@ struct Sm80ForwardOptions {
 };
 
 // A shape as a type: nvcc 13.0 cannot name a kernel whose template argument is a struct.
-template <int32_t index, bool modified_>
+template <int32_t index, bool modified_, bool bands_>
 struct Sm80ForwardTraits {
-  static constexpr bool modified = modified_;
+  static constexpr bool modified = modified_, bands = bands_;  // bands: the mask is one, and there is no plan
   static constexpr Sm80ForwardShape shape = sm80_forward_shape(index, modified);
   static constexpr int d_qk = shape.d_qk, d_v = shape.d_v;
   static constexpr int m_tiles = shape.m_tiles, warps = shape.warps, threads = 32 * warps, blocks = shape.blocks;
@@ -79,11 +82,11 @@ struct Sm80ForwardItem {
   const uint16_t* k;  // first key of the sequence, kv head
   const uint16_t* v;
   int32_t index, next;  // of the items
-  int32_t block_row;    // first query of the tile
+  int32_t token;        // first query of the tile
   int32_t s_q, s_kv;
-  int32_t sequence, head;
-  int32_t slot;   // of this piece's results; -1: the row is whole
-  BandRuns runs;  // of a band
+  int32_t sequence, head;  // head: of the tile's first row
+  int32_t slot;            // of this piece's results; -1: the row is whole
+  BandRuns runs;           // of a band
 };
 
 template <class Traits>
@@ -102,7 +105,7 @@ struct alignas(128) Sm80ForwardShared {
 template <class T, class Traits>
 __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
     sm80_attention_fwd(const __grid_constant__ AttentionParams p, const __grid_constant__ Sm80ForwardOptions options) {
-  constexpr bool modified = Traits::modified;
+  constexpr bool modified = Traits::modified, bands = Traits::bands;
   constexpr int m_tiles = Traits::m_tiles, warp_rows = Traits::warp_rows, tile_m = Traits::tile_m;
   constexpr int threads = Traits::threads, keys = Traits::keys;
   constexpr int n_tiles = Traits::n_tiles, k_steps = Traits::k_steps, v_tiles = Traits::v_tiles;
@@ -128,24 +131,33 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
 
   const bool two_stages = options.stages == 2, aligned = options.aligned != 0;
 
-  const bool band = p.band.present != 0;
   ptx::wait_for_previous();
-  const int num_items = count_items(p);
+  const int num_items = bands ? p.band.num_items : *p.plan.num_items;
   if (thread == 0) open_tickets(p, num_items);
 
   for (int index = static_cast<int>(blockIdx.x); index < num_items;) {
     RunCursor next;
     KeyRange mine{0, 0};  // of a band: what row lane % warp_rows of the warp keeps
-    bool regular;         // this warp has rows, and steps need nothing beyond their copies
+    bool has_rows;        // this warp
     {
-      const CudaItem item = item_of(p, index);
+      CudaItem item;
+      if constexpr (bands) {
+        item = band_item(p.band, index);
+      } else {
+        item = p.plan.items[index];
+      }
       const CudaSequence sequence = sequence_of(p, item.sequence);
-      const int head = item.head, s_q = sequence.s_q, s_kv = sequence.s_kv, block_row = item.m_block * tile_m;
+      const Fold fold = p.plan.fold;
+      const int head = fold.first_head(item.head), token = item.m_block * fold.tokens(tile_m);
+      const int s_q = sequence.s_q, s_kv = sequence.s_kv, num_rows = (s_q - token) * fold.heads();
       const int64_t batch = sequence.batch, q_begin = sequence.q_begin, kv_begin = sequence.kv_begin;
+      // Q as soon as it is known where: its rows come from further away than keys, which other blocks have read.
+      load_tile<tile_m, Traits::d_qk, threads>(shared + offsetof(Shared, q), row_at(p.q, batch, q_begin + token, head),
+                                               {p.q.stride_s, p.q.stride_h, fold}, num_rows, p.d_qk, aligned, thread);
       BandRuns runs{};
-      if (band) {
+      if constexpr (bands) {
         // Rows beyond the last one repeat it.
-        const int row = block_row + thread / 32 * warp_rows + thread % 32 % warp_rows;
+        const int row = token + fold.token(thread / 32 * warp_rows + thread % 32 % warp_rows);
         mine = band_row(p.band, band_plane(p.band, item.sequence, head), min(row, s_q - 1));
         KeyBounds together = warp_bounds(bounds_of(mine));
         if (thread % 32 == 0) bounds[thread / 32] = together;
@@ -158,16 +170,10 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       } else {
         next.start(item, p.plan.runs, s_kv);
       }
-      regular = two_stages && aligned && block_row + thread / 32 * warp_rows < s_q;
-      const auto* k = static_cast<const uint16_t*>(p.k.data) + batch * p.k.stride_b + kv_begin * p.k.stride_s +
-                      head / p.group * p.k.stride_h;
-      const auto* v = static_cast<const uint16_t*>(p.v.data) + batch * p.v.stride_b + kv_begin * p.v.stride_s +
-                      head / p.group * p.v.stride_h;
+      has_rows = thread / 32 * warp_rows < num_rows;
+      const uint16_t* const k = row_at(p.k, batch, kv_begin, head / p.group);
+      const uint16_t* const v = row_at(p.v, batch, kv_begin, head / p.group);
       if (!next.done()) {
-        const auto* q = static_cast<const uint16_t*>(p.q.data) + batch * p.q.stride_b +
-                        (q_begin + block_row) * p.q.stride_s + head * p.q.stride_h;
-        load_tile<tile_m, Traits::d_qk, threads>(shared + offsetof(Shared, q), q, p.q.stride_s, s_q - block_row, p.d_qk,
-                                                 aligned, thread);
         load_tile<keys, Traits::d_qk, threads>(stages_shared, k + next.key * p.k.stride_s, p.k.stride_s,
                                                s_kv - next.key, p.d_qk, aligned, thread);
         if (two_stages) {
@@ -180,9 +186,13 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       if (thread == 0) {
         const int after = draw_ticket(p, num_items, index == static_cast<int>(blockIdx.x));
         const int slot = item.num_splits > 1 ? item.partial + item.split : -1;
-        current = {k, v, index, after, block_row, s_q, s_kv, item.sequence, head, slot, runs};
+        current = {k, v, index, after, token, s_q, s_kv, item.sequence, head, slot, runs};
       }
-      if (next.done()) __syncthreads();
+      if (next.done()) {
+        ptx::cp_async_commit();
+        ptx::cp_async_wait<0>();
+        __syncthreads();
+      }
     }
 
     OnlineSoftmax<m_tiles, !modified> rows;
@@ -194,45 +204,67 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       for (int n = 0; n < v_tiles; ++n) o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0;
     }
 
-    for (uint32_t stage = stages_shared; !next.done();) {
+    bool more = !next.done();
+    // The words of the warp's rows of the step at `key`, which lies in bit tile `bit_tile` or in a cut run of a band.
+    auto words = [&](uint32_t(&word)[m_tiles][2], [[maybe_unused]] int bit_tile, int key) {
+      const int me = opaque(thread);
+      if constexpr (bands) {
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            const int row = 16 * m + 8 * h + me % 32 / 4;
+            word[m][h] = columns_between(__shfl_sync(0xffffffffu, mine.begin, row) - key,
+                                         __shfl_sync(0xffffffffu, mine.end, row) - key, me);
+          }
+        }
+      } else {
+        const uint32_t* at =
+            p.plan.bit_units + int64_t{bit_tile} * (4 * tile_m) + (me / 32 * (4 * warp_rows) + me % 32);
+        const uint32_t shift = static_cast<uint32_t>(key) % plan_tile_n / 4;
+#pragma unroll
+        for (int m = 0; m < m_tiles; ++m) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) word[m][h] = __ldg(at + 64 * m + 32 * h) >> shift;
+        }
+      }
+    };
+    // Keys before this one begin a step of a FULL run that is not its last: a step without anything special. What
+    // others need stands aside, behind one branch before the product and one after it: masks, the edge of the keys, a
+    // new run, and everything of calls with one stage or unaligned tensors.
+    const bool regular = has_rows && two_stages && aligned;
+    auto plain_steps = [&] { return regular && next.full() ? next.key_end - keys : INT_MIN; };
+    int plain_end = plain_steps();
+    for (uint32_t stage = stages_shared; more;) {
       const int key = next.key;
-      const int bit_tile = next.full() ? -1 : next.bit_tile();
-      // What only some steps need stands aside, behind one branch before the product and one after it: masks, the edge
-      // of the keys, a new run, and everything of calls with one stage or unaligned tensors.
-      const bool rare = bit_tile >= 0 || key + keys >= next.key_end || !regular;
+      const bool rare = key >= plain_end;
+      int bit_tile = -1;
+      bool live = true;  // a warp whose rows keep nothing of the step skips it
       ptx::cp_async_wait<0>();
       __syncthreads();
       const uint32_t k_at = stage + k_lane, v_at = stage + v_lane;
 
-      // The words are read again after the product, from the first-level cache: they would be in the way.
-      auto bits = [&](int m, int h) {
-        const int me = opaque(thread);
-        if (band) {
-          const int row = 16 * m + 8 * h + me % 32 / 4;
-          return columns_between(__shfl_sync(0xffffffffu, mine.begin, row) - key,
-                                 __shfl_sync(0xffffffffu, mine.end, row) - key, me);
-        }
-        const int64_t row = int64_t{bit_tile} * tile_m + me / 32 * warp_rows;
-        return __ldg(p.plan.bit_units + row * 4 + me % 32 + 64 * m + 32 * h) >> key % plan_tile_n / 4;
-      };
-      bool live = true;
       if (!rare) {
         next.key = key + keys;
       } else {
-        if (band) {
+        bit_tile = next.full() ? -1 : next.bit_tile();
+        if constexpr (bands) {
           next.advance(keys, current.runs);
         } else {
           next.advance(keys, p.plan.items[current.index], p.plan.runs, current.s_kv);
         }
-        // A warp whose rows keep nothing of the step skips it.
-        live = current.block_row + opaque(thread) / 32 * warp_rows < current.s_q;
+        plain_end = plain_steps();
+        more = !next.done();
+        live = has_rows;
         if (bit_tile >= 0) {
           bool some = mine.begin < key + keys && mine.end > key;
-          if (!band) {
-            uint32_t words = 0;
+          if constexpr (!bands) {
+            // They are read again after the product: kept, they would be in its way.
+            uint32_t word[m_tiles][2], any = 0;
+            words(word, bit_tile, key);
 #pragma unroll
-            for (int m = 0; m < m_tiles; ++m) words |= bits(m, 0) | bits(m, 1);
-            some = (words & ((1u << keys / 4) - 1)) != 0;
+            for (int m = 0; m < m_tiles; ++m) any |= word[m][0] | word[m][1];
+            some = (any & ((1u << keys / 4) - 1)) != 0;
           }
           live = live && __any_sync(0xffffffffu, some);
         }
@@ -274,7 +306,7 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       }
 
       // The next step's K, and with two stages its V, a copy at a time between other instructions.
-      const bool copies_k = aligned && !next.done(), copies_v = copies_k && two_stages;
+      const bool copies_k = aligned && more, copies_v = copies_k && two_stages;
       TileCopy<keys, Traits::d_qk, threads> copy_k;
       TileCopy<keys, Traits::d_v, threads> copy_v;
       constexpr int copies = copy_k.copies + copy_v.copies;
@@ -302,7 +334,7 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
           ptx::cp_async_wait<0>();
           __syncthreads();
         }
-        if (!aligned && !next.done()) {
+        if (!aligned && more) {
           load_tile<keys, Traits::d_qk, threads>(stage, current.k + next.key * p.k.stride_s, p.k.stride_s,
                                                  current.s_kv - next.key, p.d_qk, false, thread);
           if (two_stages) {
@@ -320,17 +352,24 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
         const int me = opaque(thread);
         ScoreModifiers modifiers;
         modifiers.start(p, current.sequence, current.head);
-        modifiers.apply(s, p, options.bias_pairs != 0, current.block_row + me / 32 * warp_rows + me % 32 / 4, key,
+        modifiers.apply(s, p, options.bias_pairs != 0, current.token + me / 32 * warp_rows + me % 32 / 4, key,
                         current.s_q, current.s_kv, me % 32);
       }
       if (rare && (bit_tile >= 0 || key + keys > current.s_kv)) {
         // Bits end at the plane's edges; FULL tiles do not.
+        uint32_t word[m_tiles][2];
+        if (bit_tile >= 0) {
+          words(word, bit_tile, key);
+        } else {
+#pragma unroll
+          for (int m = 0; m < m_tiles; ++m) {
+            word[m][0] = word[m][1] = columns_below(current.s_kv - key, opaque(thread));
+          }
+        }
 #pragma unroll
         for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            apply_mask(s[m], h, bit_tile >= 0 ? bits(m, h) : columns_below(current.s_kv - key, opaque(thread)));
-          }
+          for (int h = 0; h < 2; ++h) apply_mask(s[m], h, word[m][h]);
         }
       }
 
@@ -390,26 +429,41 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
     }
 
     // out = O / l, lse = m + ln(l); a piece of a row leaves in fp32, without the sink.
+    // Rows are counted in the tile.
     const CudaSequence sequence = sequence_of(p, current.sequence);
-    const int s_q = sequence.s_q, head = current.head, block_row = current.block_row;
-    const int me = opaque(thread), lane = me % 32, warp_row = block_row + me / 32 * warp_rows;
+    const Fold fold = p.plan.fold;
+    const int num_rows = (sequence.s_q - current.token) * fold.heads(), head = current.head;
+    const int64_t token = sequence.q_begin + current.token;
+    const int me = opaque(thread), lane = me % 32, warp_row = me / 32 * warp_rows;
     const bool piece = current.slot >= 0;
-    const float sink = !piece && p.sinks.data ? per_head(p.sinks, current.sequence, head) : -INFINITY;
     const int64_t slot = int64_t{current.slot} * tile_m;
+    // A lane of each quad ends one of the quad's rows: 16 m + 8 h + lane / 4 is ended by lane 2 m + h of the four.
+    constexpr int quad_rows = 2 * m_tiles;
+    const int ended = lane % quad_rows, row = warp_row + 8 * ended + lane / 4, row_head = head + fold.head(row);
+    float sum = 0, reference = 0;
+#pragma unroll
+    for (int i = 0; i < quad_rows; ++i) {
+      const float l = quad_sum(rows.sum[i / 2][i % 2]);
+      if (i == ended) sum = l, reference = rows.reference[i / 2][i % 2];
+    }
+    if constexpr (!modified) reference *= p.softmax_scale;
+    const float sink = !piece && p.sinks.data ? per_head(p.sinks, current.sequence, row_head) : -INFINITY;
+    const RowEnd end = finish_row(reference, sum, sink);
+    if (row < num_rows && lane % 4 < quad_rows) {
+      if (piece) {
+        p.partial_lse[slot + row] = end.lse;
+      } else if (p.lse.data) {
+        p.lse.data[sequence.batch * p.lse.stride_b + row_head * p.lse.stride_h +
+                   (token + fold.token(row)) * p.lse.stride_q] = end.lse;
+      }
+    }
 #pragma unroll
     for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int row = warp_row + 16 * m + 8 * h + lane / 4;
-        const float reference = modified ? rows.reference[m][h] : rows.reference[m][h] * p.softmax_scale;
-        const RowEnd end = finish_row(reference, quad_sum(rows.sum[m][h]), sink);
-        float* lse = piece        ? p.partial_lse + slot + row - block_row
-                     : p.lse.data ? p.lse.data + sequence.batch * p.lse.stride_b + head * p.lse.stride_h +
-                                        (sequence.q_begin + row) * p.lse.stride_q
-                                  : nullptr;
-        if (lse && row < s_q && lane % 4 == 0) *lse = end.lse;
+        const float factor = __shfl_sync(0xffffffffu, end.factor, lane / 4 * 4 + 2 * m + h);
 #pragma unroll
-        for (int n = 0; n < v_tiles; ++n) o[m][n][2 * h] *= end.factor, o[m][n][2 * h + 1] *= end.factor;
+        for (int n = 0; n < v_tiles; ++n) o[m][n][2 * h] *= factor, o[m][n][2 * h + 1] *= factor;
       }
     }
     if (piece) {
@@ -417,9 +471,9 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       for (int m = 0; m < m_tiles; ++m) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const int row = warp_row + 16 * m + 8 * h + lane / 4;
-          float* to = p.partial_out + (slot + row - block_row) * p.d_v + 2 * (lane % 4);
-          const int columns = row < s_q ? p.d_v : 0;
+          const int at = warp_row + 16 * m + 8 * h + lane / 4;
+          float* to = p.partial_out + (slot + at) * p.d_v + 2 * (lane % 4);
+          const int columns = at < num_rows ? p.d_v : 0;
 #pragma unroll
           for (int n = 0; n < v_tiles; ++n) {
             if (8 * n < columns) {
@@ -442,9 +496,9 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
         }
       }
       __syncwarp();
-      auto* out = static_cast<uint16_t*>(p.out.data) + sequence.batch * p.out.stride_b +
-                  (sequence.q_begin + warp_row) * p.out.stride_s + head * p.out.stride_h;
-      store_tile<warp_rows, Traits::d_v>(out, p.out.stride_s, s_q - warp_row, p.d_v, aligned, warp_q, lane);
+      store_tile<warp_rows, Traits::d_v>(row_at(p.out, sequence.batch, token + fold.token(warp_row), head),
+                                         {p.out.stride_s, p.out.stride_h, fold}, num_rows - warp_row, p.d_v, aligned,
+                                         warp_q, lane);
     }
     __syncthreads();  // Q, K and V are free, the next item is known
     index = current.next;

@@ -26,7 +26,7 @@ Support worth_sm90(const AttentionProblem& problem, const CudaDevice& device, bo
   if (head_dim <= 16)
     return no("head dims of ", head_dim, " would be padded to 64, and sm80_attention_fwd has a shape for 16");
   if (head_dim > 64 || problem.max_s_kv > 1024) return {};
-  const Sm80ForwardConfig portable = choose_sm80_attention_fwd(problem, device);
+  const Sm80ForwardConfig portable = choose_sm80_attention_fwd(problem, false, device);
   if (count_items(problem, portable.shape.tile_m()) > int64_t{device.num_sms} * portable.blocks_per_sm) return {};
   return no("so small a call is done in one wave of sm80_attention_fwd");
 }
@@ -43,7 +43,7 @@ ForwardKernel choose_forward_kernel(const AttentionProblem& problem, const Bound
   if (takes_sm90(problem, device, false).yes) {
     kernel.sm90 = choose_sm90_attention_fwd(problem, mask_facts(mask, problem.group()), device);
   } else {
-    kernel.sm80 = choose_sm80_attention_fwd(problem, device);
+    kernel.sm80 = choose_sm80_attention_fwd(problem, groups_share_planes(mask, problem.group()), device);
   }
   return kernel;
 }

@@ -10,11 +10,12 @@
 namespace anymask {
 
 inline PlanShape plan_shape(const Sm80ForwardConfig& config) {
-  return {.tile_m = config.shape.tile_m(), .transposed = false, .parallelism = config.parallelism};
+  return {.tile_m = config.shape.tile_m(), .transposed = false, .fold = config.fold, .parallelism = config.parallelism};
 }
 
-inline Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, const CudaDevice& device) {
-  return choose_sm80_attention_fwd(problem, device.num_sms, device.shared_bytes);
+inline Sm80ForwardConfig choose_sm80_attention_fwd(const AttentionProblem& problem, bool groups_share_plane,
+                                                   const CudaDevice& device) {
+  return choose_sm80_attention_fwd(problem, groups_share_plane, device.num_sms, device.shared_bytes);
 }
 
 // `config` chosen for the problem `params` describes, on `device`, which is current. Split rows stay pieces until

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda/fold.h"
 #include "cuda/ptx/ld_st.cuh"
 #include "cuda/tile/opaque.cuh"
 #include "cuda/tile/swizzle.cuh"
@@ -24,15 +25,27 @@ struct CopyShape {
   static_assert(tile_rows % row_step == 0);
 };
 
+// How far apart a tile's rows lie in memory, in elements: tokens of one head, or of as many as are folded into rows.
+struct RowStrides {
+  int64_t token, head = 0;
+  Fold fold{};
+
+  __device__ __forceinline__ RowStrides(int64_t token_) : token(token_) {}  // NOLINT: rows are tokens
+  __device__ __forceinline__ RowStrides(int64_t token_, int64_t head_, Fold fold_)
+      : token(token_), head(head_), fold(fold_) {}
+  __device__ __forceinline__ int64_t of(int row) const { return fold.token(row) * token + fold.head(row) * head; }
+  // From a row to the one `rows` further, a multiple of the folded heads: sm80_forward_max_fold sees to it.
+  __device__ __forceinline__ int64_t step(int rows) const { return fold.token(rows) * token; }
+};
 // `tile` is the tile's shared address, `source` its element (0, 0); whole block, or whole warp.
 template <int tile_rows, int tile_cols, int threads>
-__device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source, int64_t stride, int rows, int cols,
+__device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source, RowStrides stride, int rows, int cols,
                                           bool aligned, int thread) {
   using Shape = CopyShape<tile_rows, tile_cols, threads>;
-  thread = opaque(thread), stride = opaque(stride);
+  thread = opaque(thread), stride.token = opaque(stride.token);
   const int row = thread / Shape::lanes, chunk = thread % Shape::lanes;
   if (aligned) {
-    const uint16_t* from = source + row * stride + chunk * 8;
+    const uint16_t* from = source + stride.of(row) + chunk * 8;
     const uint32_t to = tile + Swizzle<tile_cols>::offset(row, chunk);
     if (rows >= tile_rows && cols == tile_cols) {
 #pragma unroll
@@ -43,7 +56,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source,
               tile + Swizzle<tile_cols>::offset(row + pass * Shape::row_step, chunk + group * Shape::lanes),
               from + group * Shape::lanes * 8);
         }
-        from += Shape::row_step * stride;
+        from += stride.step(Shape::row_step);
       }
     } else {
 #pragma unroll 1
@@ -56,7 +69,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source,
           ptx::cp_async_16(tile + Swizzle<tile_cols>::offset(r, c), valid ? from + group * Shape::lanes * 8 : source,
                            valid);
         }
-        from += Shape::row_step * stride;
+        from += stride.step(Shape::row_step);
       }
     }
     return;
@@ -64,7 +77,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source,
 #pragma unroll 1
   for (int i = thread; i < tile_rows * Swizzle<tile_cols>::chunks; i += threads) {
     const int r = i / Swizzle<tile_cols>::chunks, c = i % Swizzle<tile_cols>::chunks;
-    const uint16_t* from = source + r * stride + c * 8;
+    const uint16_t* from = source + stride.of(r) + c * 8;
     uint32_t words[4] = {0, 0, 0, 0};
     if (r < rows && c * 8 < cols) {
 #pragma unroll
@@ -112,7 +125,7 @@ struct TileCopy {
 
 // The other way, by one warp, of rows it wrote itself.
 template <int tile_rows, int tile_cols>
-__device__ __forceinline__ void store_tile(uint16_t* destination, int64_t stride, int rows, int cols, bool aligned,
+__device__ __forceinline__ void store_tile(uint16_t* destination, RowStrides stride, int rows, int cols, bool aligned,
                                            uint32_t tile, int lane) {
   using Shape = CopyShape<tile_rows, tile_cols, 32>;
 #pragma unroll 1
@@ -124,7 +137,7 @@ __device__ __forceinline__ void store_tile(uint16_t* destination, int64_t stride
       if (r >= rows || c * 8 >= cols) continue;
       uint32_t words[4];
       ptx::ld_shared_16(words, tile + Swizzle<tile_cols>::offset(r, c));
-      uint16_t* to = destination + r * stride + c * 8;
+      uint16_t* to = destination + stride.of(r) + c * 8;
       if (aligned) {
         *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
       } else {

@@ -138,6 +138,7 @@ T __ldcg(const T* from) {
 }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline float __fdividef(float x, float y) { return x / y; }
+inline float __logf(float x) { return std::log(x); }
 inline float __uint_as_float(unsigned x) {
   float y;
   std::memcpy(&y, &x, 4);

@@ -29,18 +29,22 @@ void run_sm80_attention_fwd(const AttentionParams& params, const Sm80ForwardConf
                  [&] { sm80_attention_fwd<T, Traits>(params, options); });
 }
 
+template <class T, int32_t index>
+void run_sm80_attention_fwd_type(const AttentionParams& params, const Sm80ForwardConfig& config) {
+  if (params.band.present != 0) {
+    config.modified ? run_sm80_attention_fwd<T, Sm80ForwardTraits<index, true, true>>(params, config)
+                    : run_sm80_attention_fwd<T, Sm80ForwardTraits<index, false, true>>(params, config);
+  } else {
+    config.modified ? run_sm80_attention_fwd<T, Sm80ForwardTraits<index, true, false>>(params, config)
+                    : run_sm80_attention_fwd<T, Sm80ForwardTraits<index, false, false>>(params, config);
+  }
+}
+
 template <int32_t index>
 void launch_sm80_attention_fwd_shape(const AttentionParams& params, const Sm80ForwardConfig& config, const CudaDevice&,
                                      cudaStream_t) {
-  using Plain = Sm80ForwardTraits<index, false>;
-  using Modified = Sm80ForwardTraits<index, true>;
-  if (config.dtype == DType::bf16) {
-    config.modified ? run_sm80_attention_fwd<__nv_bfloat16, Modified>(params, config)
-                    : run_sm80_attention_fwd<__nv_bfloat16, Plain>(params, config);
-  } else {
-    config.modified ? run_sm80_attention_fwd<__half, Modified>(params, config)
-                    : run_sm80_attention_fwd<__half, Plain>(params, config);
-  }
+  config.dtype == DType::bf16 ? run_sm80_attention_fwd_type<__nv_bfloat16, index>(params, config)
+                              : run_sm80_attention_fwd_type<__half, index>(params, config);
 }
 
 }  // namespace anymask

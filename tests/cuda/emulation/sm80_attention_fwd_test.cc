@@ -25,8 +25,9 @@ void run(const AttentionProblem& problem, const Mask& mask, const emulation::For
   device.major = 8;
   device.num_sms = 2;
   device.shared_bytes = shared_bytes;
-  Sm80ForwardConfig config = choose_sm80_attention_fwd(problem, device);
+  Sm80ForwardConfig config = choose_sm80_attention_fwd(problem, true, device);
   config.aligned &= aligned;
+  config.fold = c.fold;
   emulation::launch_forward(problem, mask, c, config.shape.tile_m(), [&](const AttentionParams& params) {
     launch_sm80_attention_fwd(params, config, device, nullptr);
     if (params.partial_out == nullptr) return;
@@ -43,6 +44,11 @@ void forward_in_less_memory(const AttentionProblem& problem, const Mask& mask, c
 }
 void forward_element_by_element(const AttentionProblem& problem, const Mask& mask, const emulation::ForwardCase& c) {
   run(problem, mask, c, emulation::sm80_shared_bytes, false);
+}
+
+// Modified scores belong to one head a tile: the configuration folds none.
+bool computes(const emulation::ForwardCase& c) {
+  return c.fold == 1 || (c.attention.bias.empty() && !c.attention.alibi && c.attention.softcap == 0);
 }
 
 struct Types {
@@ -66,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Emulated, Sm80AttentionFwd,
 
 TEST_P(Sm80AttentionFwd, MatchesTheReference) {
   for (emulation::ForwardCase c : emulation::forward_cases()) {
-    if (c.fold > 1) continue;
+    if (!computes(c)) continue;
     c.attention.d_qk = GetParam().d_qk;
     c.attention.d_v = GetParam().d_v;
     SCOPED_TRACE(c.attention.name);
@@ -76,7 +82,7 @@ TEST_P(Sm80AttentionFwd, MatchesTheReference) {
 
 TEST(Sm80AttentionFwd, MatchesTheReferenceInLessMemory) {
   for (emulation::ForwardCase c : emulation::forward_cases()) {
-    if (c.fold > 1) continue;
+    if (!computes(c)) continue;
     c.attention.d_qk = c.attention.d_v = 128;
     SCOPED_TRACE(c.attention.name);
     expect_close(c, DType::f16, &forward_in_less_memory);
@@ -85,7 +91,7 @@ TEST(Sm80AttentionFwd, MatchesTheReferenceInLessMemory) {
 
 TEST(Sm80AttentionFwd, MatchesTheReferenceElementByElement) {
   for (emulation::ForwardCase c : emulation::forward_cases()) {
-    if (c.fold > 1) continue;
+    if (!computes(c)) continue;
     c.attention.d_qk = c.attention.d_v = 64;
     SCOPED_TRACE(c.attention.name);
     expect_close(c, DType::bf16, &forward_element_by_element);
@@ -109,8 +115,6 @@ TEST(Sm80AttentionFwd, BandsMatchPlans) {
 TEST(Sm80AttentionFwd, CutBandsMatchPlans) {
   for (emulation::ForwardCase c : emulation::cut_band_cases()) {
     SCOPED_TRACE(c.attention.name);
-    c.blocks *= c.fold;  // more items
-    c.fold = 1;
     EXPECT_TRUE(expect_close(c, DType::bf16, &forward));
   }
 }
@@ -121,6 +125,28 @@ TEST(Sm80AttentionFwd, RandomBandsMatchPlans) {
     c.attention.d_qk = c.attention.d_v = seed % 2 == 0 ? 32 : 64;
     SCOPED_TRACE(cat("seed ", seed, ": ", c.mask->str()));
     expect_close(c, DType::f16, &forward);
+  }
+}
+
+TEST(Sm80AttentionFwd, FoldsHeadsWhereThatSavesTiles) {
+  struct Choice {
+    int64_t s_q, h_q, h_kv;
+    bool shared, softcap;
+    int32_t fold;
+  };
+  for (const Choice& c :
+       {Choice{1, 32, 8, true, false, 4}, Choice{64, 32, 8, true, false, 2}, Choice{4096, 32, 8, true, false, 1},
+        Choice{1, 32, 8, false, false, 1}, Choice{1, 32, 8, true, true, 1}, Choice{1, 64, 1, true, false, 16}}) {
+    AttentionProblem problem;
+    problem.dtype = DType::bf16;
+    problem.h_q = c.h_q;
+    problem.h_kv = c.h_kv;
+    problem.d_qk = problem.d_v = 128;
+    problem.softmax_scale = 1;
+    problem.softcap = c.softcap ? 30 : 0;
+    problem.sequences = {{0, 0, c.s_q, 0, 4096}};
+    EXPECT_EQ(choose_sm80_attention_fwd(problem, c.shared, 132, 232448).fold, c.fold)
+        << c.s_q << " rows of " << c.h_q << " heads, " << c.h_kv << " of keys";
   }
 }
 
