@@ -10,7 +10,8 @@ __device__ __forceinline__ void barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ __forceinline__ void barrier_arrive(int id, int threads) {
-#ifdef ANYMASK_RACECHECK  // compute-sanitizer's racecheck does not follow arrivals: whoever arrives waits (docs/cuda.md)
+#ifdef ANYMASK_RACECHECK  // compute-sanitizer's racecheck does not follow arrivals: whoever arrives waits
+                          // (docs/cuda.md)
   barrier_sync(id, threads);
 #else
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
