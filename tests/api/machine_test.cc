@@ -1,6 +1,8 @@
 // Versions, errors, backends, the processor.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 #include <anymask/anymask.hpp>
 
 #include <thread>
@@ -83,7 +85,10 @@ TEST(Machine, ProductsAreMeasured) {
   for (const int32_t head_dim : {8, 64, 72, 256}) {
     const double flops = cpu_products(head_dim, 1);
     EXPECT_GT(flops, 1e8);
-    EXPECT_LT(flops, 1.5 * cpu_peak(DType::float32, 1));
+    // Operations counted twice would show. The machine may do other work during one of the two: the best peak counts.
+    double peak = 0;
+    for (int i = 0; i < 20 && flops >= 1.5 * peak; ++i) peak = std::max(peak, cpu_peak(DType::float32, 1));
+    EXPECT_LT(flops, 1.5 * peak);
   }
   EXPECT_GT(cpu_products(64, 2), 1e8);
   EXPECT_THROW(cpu_products(0, 1), Error);
