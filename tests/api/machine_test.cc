@@ -1,10 +1,9 @@
 // Versions, errors, backends, the processor.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <algorithm>
 #include <anymask/anymask.hpp>
 
+#include <algorithm>
 #include <thread>
 
 namespace {
