@@ -29,7 +29,7 @@ CallArguments shapes_only(const DLTensor* q, const DLTensor* k, const DLTensor* 
   return a;
 }
 
-// The tile a backend states as its fact "tile": the first two numbers of "96 x 64" or "256 keys x 64 rows". The plan's
+// The tile a backend states as its fact "tile": the first two numbers of "64 x 64" or "256 keys x 64 rows". The plan's
 // own otherwise.
 void read_tile(const std::vector<Fact>& facts, PlanRequest& request) {
   for (const Fact& fact : facts) {

@@ -2,10 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "backend/backend.h"
+#include "core/error.h"
 #include "core/problem.h"
 
 namespace anymask {
+
+// No, and why where that is asked for: writing it takes as long as the rest of a small call's choices.
+template <class... Reason>
+Support unsupported(bool with_reason, const Reason&... reason) {
+  return {false, with_reason ? cat(reason...) : std::string()};
+}
 
 // Rows of 16-bit elements that 16-byte copies can move; a tensor that is not given needs none.
 inline bool rows_aligned(const Tensor4& t) {

@@ -32,9 +32,7 @@ bool takes_long_rows(const AttentionProblem& problem, const Sm90ForwardConfig& c
 }  // namespace
 
 Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaDevice& device, bool with_reason) {
-  const auto no = [with_reason](const auto&... reason) {
-    return Support{false, with_reason ? cat(reason...) : std::string()};
-  };
+  const auto no = [with_reason](const auto&... reason) { return unsupported(with_reason, reason...); };
   if (device.major != 9)
     return no("it is made of Hopper's own instructions (compute capability 9.0), and this device has ", device.major,
               ".", device.minor);

@@ -63,8 +63,7 @@ struct Sm90ForwardConfig {
 };
 std::ostream& operator<<(std::ostream& out, const Sm90ForwardConfig& config);
 
-// Why not, when no: the portable kernel then takes the call.
-// The reason is made on request: writing it takes as long as the rest of a small call's choices.
+// Why not, when no and asked for: the portable kernel then takes the call.
 Support sm90_attention_fwd_supports(const AttentionProblem& problem, const CudaDevice& device, bool with_reason);
 Sm90ForwardConfig choose_sm90_attention_fwd(const AttentionProblem& problem, const MaskFacts& mask,
                                             const CudaDevice& device);

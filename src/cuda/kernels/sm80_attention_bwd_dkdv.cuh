@@ -36,6 +36,7 @@
 #include "cuda/tile/copy_tile.cuh"
 #include "cuda/tile/item_source.cuh"
 #include "cuda/tile/mask_bits.cuh"
+#include "cuda/tile/row_at.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/swizzle.cuh"
 
@@ -355,10 +356,9 @@ __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const 
     {
       const int kv_head = w.dk_sum == nullptr ? s.item.head : s.item.head / p.group;
       const CudaTensor& t = role_dk ? p.v : p.k;
-      const auto* source = static_cast<const uint16_t*>(t.data) + s.sequence.batch * t.stride_b +
-                           (s.sequence.kv_begin + s.key0) * t.stride_s + kv_head * t.stride_h;
-      load_tile<Tile::keys, head_dim, 128>(ptx::shared_address(role_dk ? s.v : s.k), source, t.stride_s, s.keys_left,
-                                           role_dk ? p.d_v : p.d_qk, w.aligned != 0, threadIdx.x % 128);
+      load_tile<Tile::keys, head_dim, 128>(
+          ptx::shared_address(role_dk ? s.v : s.k), row_at(t, s.sequence.batch, s.sequence.kv_begin + s.key0, kv_head),
+          t.stride_s, s.keys_left, role_dk ? p.d_v : p.d_qk, w.aligned != 0, threadIdx.x % 128);
     }
     KeyRange mine{0, 0};
     if (p.band.present) {
@@ -471,9 +471,8 @@ __device__ __forceinline__ void dkdv_take_items(const AttentionParams& p, const 
       }
       __syncwarp();
       const CudaTensor& t = role_dk ? p.dk : p.dv;
-      store_tile<16 * m_tiles, head_dim>(static_cast<uint16_t*>(t.data) + s.sequence.batch * t.stride_b +
-                                             token * t.stride_s + s.item.head * t.stride_h,
-                                         t.stride_s, rows, role_dk ? p.d_qk : p.d_v, w.aligned != 0, tile, lane);
+      store_tile<16 * m_tiles, head_dim>(row_at(t, s.sequence.batch, token, s.item.head), t.stride_s, rows,
+                                         role_dk ? p.d_qk : p.d_v, w.aligned != 0, tile, lane);
     }
     __syncthreads();
     if (threadIdx.x == 0) s.index = next;

@@ -26,6 +26,7 @@
 #include "cuda/tile/copy_tile.cuh"
 #include "cuda/tile/item_source.cuh"
 #include "cuda/tile/mask_bits.cuh"
+#include "cuda/tile/row_at.cuh"
 #include "cuda/tile/run_cursor.cuh"
 #include "cuda/tile/swizzle.cuh"
 
@@ -98,15 +99,11 @@ __device__ __forceinline__ void dq_load_step(typename Tile::Shared& s, int key, 
   const int64_t token = s.sequence.kv_begin + key;
   const int kv_head = s.item.head / p.group, left = s.sequence.s_kv - key;
   load_tile<Tile::keys, Tile::head_dim, Tile::threads>(ptx::shared_address(s.k[stage]),
-                                                       static_cast<const uint16_t*>(p.k.data) +
-                                                           s.sequence.batch * p.k.stride_b + token * p.k.stride_s +
-                                                           kv_head * p.k.stride_h,
-                                                       p.k.stride_s, left, p.d_qk, w.aligned != 0, threadIdx.x);
+                                                       row_at(p.k, s.sequence.batch, token, kv_head), p.k.stride_s,
+                                                       left, p.d_qk, w.aligned != 0, threadIdx.x);
   load_tile<Tile::keys, Tile::head_dim, Tile::threads>(ptx::shared_address(s.v[stage]),
-                                                       static_cast<const uint16_t*>(p.v.data) +
-                                                           s.sequence.batch * p.v.stride_b + token * p.v.stride_s +
-                                                           kv_head * p.v.stride_h,
-                                                       p.v.stride_s, left, p.d_v, w.aligned != 0, threadIdx.x);
+                                                       row_at(p.v, s.sequence.batch, token, kv_head), p.v.stride_s,
+                                                       left, p.d_v, w.aligned != 0, threadIdx.x);
 }
 
 // A pair's dS to dbias_sum; `index` counts in dbias_shape.
@@ -182,14 +179,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     {
       const int64_t token = s.sequence.q_begin + row0;
       load_tile<Tile::rows, head_dim, Tile::threads>(ptx::shared_address(s.q),
-                                                     static_cast<const uint16_t*>(p.q.data) +
-                                                         s.sequence.batch * p.q.stride_b + token * p.q.stride_s +
-                                                         s.item.head * p.q.stride_h,
-                                                     p.q.stride_s, rows_left, p.d_qk, w.aligned != 0, threadIdx.x);
+                                                     row_at(p.q, s.sequence.batch, token, s.item.head), p.q.stride_s,
+                                                     rows_left, p.d_qk, w.aligned != 0, threadIdx.x);
       load_tile<Tile::rows, head_dim, Tile::threads>(ptx::shared_address(s.dout),
-                                                     static_cast<const uint16_t*>(p.dout.data) +
-                                                         s.sequence.batch * p.dout.stride_b + token * p.dout.stride_s +
-                                                         s.item.head * p.dout.stride_h,
+                                                     row_at(p.dout, s.sequence.batch, token, s.item.head),
                                                      p.dout.stride_s, rows_left, p.d_v, w.aligned != 0, threadIdx.x);
     }
     if (p.band.present) {
@@ -324,8 +317,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
                          ptx::pack<T>(dq[0][n][2 * h] * p.softmax_scale, dq[0][n][2 * h + 1] * p.softmax_scale));
     }
     __syncwarp();
-    store_tile<16, head_dim>(static_cast<uint16_t*>(p.dq.data) + s.sequence.batch * p.dq.stride_b +
-                                 (s.sequence.q_begin + row0 + warp_row) * p.dq.stride_s + s.item.head * p.dq.stride_h,
+    store_tile<16, head_dim>(row_at(p.dq, s.sequence.batch, s.sequence.q_begin + row0 + warp_row, s.item.head),
                              p.dq.stride_s, rows_left - warp_row, p.d_qk, w.aligned != 0, tile, lane);
     __syncthreads();
     if (threadIdx.x == 0) s.index = next;

@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
   const bool two_stages = options.stages == 2, aligned = options.aligned != 0;
 
   ptx::wait_for_previous();
-  const int num_items = bands ? p.band.num_items : *p.plan.num_items;
+  const int num_items = count_items<bands>(p);
   if (thread == 0) open_tickets(p, num_items);
 
   for (int index = static_cast<int>(blockIdx.x); index < num_items;) {
@@ -140,12 +140,7 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
     KeyRange mine{0, 0};  // of a band: what row lane % warp_rows of the warp keeps
     bool has_rows;        // this warp
     {
-      CudaItem item;
-      if constexpr (bands) {
-        item = band_item(p.band, index);
-      } else {
-        item = p.plan.items[index];
-      }
+      const CudaItem item = item_of<bands>(p, index);
       const CudaSequence sequence = sequence_of(p, item.sequence);
       const Fold fold = p.plan.fold;
       const int head = fold.first_head(item.head), token = item.m_block * fold.tokens(tile_m);

@@ -19,9 +19,7 @@ namespace {
 // Why the portable kernel takes a call that sm90_attention_fwd could compute (docs/notes/bands.md). The mask has no
 // say: one mask said in two ways gives one result, to the bit.
 Support worth_sm90(const AttentionProblem& problem, const CudaDevice& device, bool with_reason) {
-  const auto no = [with_reason](const auto&... reason) {
-    return Support{false, with_reason ? cat(reason...) : std::string()};
-  };
+  const auto no = [with_reason](const auto&... reason) { return unsupported(with_reason, reason...); };
   const int64_t head_dim = std::max(problem.d_qk, problem.d_v);
   if (head_dim <= 16)
     return no("head dims of ", head_dim, " would be padded to 64, and sm80_attention_fwd has a shape for 16");

@@ -28,24 +28,39 @@ bool waits_by_itself(const CudaDevice& device) {
 }
 
 // `kernel` calls ptx::wait_for_previous() before it touches memory. Arguments are of its parameters' very types: the
-// runtime reads them where they lie, and kilobytes of parameters are copied once.
+// runtime reads them where they lie, and kilobytes of parameters are copied once. `cluster` blocks are one cluster; 0:
+// the kernel knows none.
 template <auto kernel, class... Arguments>
-cudaError_t launch_after(dim3 blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device,
-                         cudaStream_t stream, const Arguments&... arguments) {
+cudaError_t launch_clusters_after(int32_t cluster, dim3 blocks, int32_t threads, size_t shared_bytes,
+                                  const CudaDevice& device, cudaStream_t stream, const Arguments&... arguments) {
   static_assert(std::is_same_v<decltype(kernel), void (*)(Arguments...)> ||
                 std::is_same_v<decltype(kernel), void (*const)(Arguments...)>);
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (waits_by_itself<kernel>(device)) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 0) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim.x = static_cast<unsigned>(cluster);
+    attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
+    ++count;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = waits_by_itself<kernel>(device) ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
   return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
+}
+template <auto kernel, class... Arguments>
+cudaError_t launch_after(dim3 blocks, int32_t threads, size_t shared_bytes, const CudaDevice& device,
+                         cudaStream_t stream, const Arguments&... arguments) {
+  return launch_clusters_after<kernel>(0, blocks, threads, shared_bytes, device, stream, arguments...);
 }
 
 }  // namespace anymask

@@ -4,10 +4,10 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/kernels/sm80_attention_fwd.cuh"
 #include "cuda/launch/device.h"
 #include "cuda/launch/launch_after.cuh"
 #include "cuda/launch/sm80_attention_fwd.h"
+#include "cuda/launch/sm80_attention_fwd_choice.cuh"
 
 namespace anymask {
 
@@ -28,25 +28,12 @@ void launch_sm80_attention_fwd_kernel(const AttentionParams& params, const Sm80F
       grid, Traits::threads, static_cast<size_t>(config.shared_bytes), device, stream, params, options));
 }
 
-template <class T, int32_t index>
-void launch_sm80_attention_fwd_type(const AttentionParams& params, const Sm80ForwardConfig& config,
-                                    const CudaDevice& device, cudaStream_t stream) {
-  if (params.band.present != 0) {
-    config.modified
-        ? launch_sm80_attention_fwd_kernel<T, Sm80ForwardTraits<index, true, true>>(params, config, device, stream)
-        : launch_sm80_attention_fwd_kernel<T, Sm80ForwardTraits<index, false, true>>(params, config, device, stream);
-  } else {
-    config.modified
-        ? launch_sm80_attention_fwd_kernel<T, Sm80ForwardTraits<index, true, false>>(params, config, device, stream)
-        : launch_sm80_attention_fwd_kernel<T, Sm80ForwardTraits<index, false, false>>(params, config, device, stream);
-  }
-}
-
 template <int32_t index>
 void launch_sm80_attention_fwd_shape(const AttentionParams& params, const Sm80ForwardConfig& config,
                                      const CudaDevice& device, cudaStream_t stream) {
-  config.dtype == DType::bf16 ? launch_sm80_attention_fwd_type<__nv_bfloat16, index>(params, config, device, stream)
-                              : launch_sm80_attention_fwd_type<__half, index>(params, config, device, stream);
+  choose_sm80_attention_fwd_kernel<index>(params, config, [&]<class T, class Traits>() {
+    launch_sm80_attention_fwd_kernel<T, Traits>(params, config, device, stream);
+  });
 }
 
 }  // namespace anymask

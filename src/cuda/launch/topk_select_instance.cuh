@@ -14,26 +14,10 @@ void launch_topk_select_keys(const TopkParams& params, const TopkSelectConfig& c
     constexpr auto kernel = topk::topk_select<K, S::chunks, S::warps, S::cluster, S::streamed>;
     constexpr size_t bytes = sizeof(topk::Shared<S::chunks>);
     allow_shared_memory<kernel>(bytes, device);
-    cudaLaunchAttribute attributes[2]{};
-    unsigned count = 0;
-    if (waits_by_itself<kernel>(device)) {
-      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (S::cluster) {
-      attributes[count].id = cudaLaunchAttributeClusterDimension;
-      attributes[count].val.clusterDim.x = static_cast<unsigned>(config.cluster);
-      attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
-      ++count;
-    }
-    cudaLaunchConfig_t launch{};
-    launch.gridDim = dim3(static_cast<unsigned>(config.blocks));
-    launch.blockDim = dim3(32 * topk::block_warps);
-    launch.dynamicSmemBytes = bytes;
-    launch.stream = stream;
-    launch.attrs = attributes;
-    launch.numAttrs = count;
-    check_cuda(cudaLaunchKernelEx(&launch, kernel, params), "selecting the largest of rows");
+    check_cuda(
+        launch_clusters_after<kernel>(S::cluster ? config.cluster : 0, dim3(static_cast<unsigned>(config.blocks)),
+                                      32 * topk::block_warps, bytes, device, stream, params),
+        "selecting the largest of rows");
   });
 }
 

@@ -27,16 +27,16 @@ struct CopyShape {
 
 // How far apart a tile's rows lie in memory, in elements: tokens of one head, or of as many as are folded into rows.
 struct RowStrides {
-  int64_t token, head = 0;
-  Fold fold{};
+  int64_t token, head;
+  Fold fold;
 
-  __device__ __forceinline__ RowStrides(int64_t token_) : token(token_) {}  // NOLINT: rows are tokens
-  __device__ __forceinline__ RowStrides(int64_t token_, int64_t head_, Fold fold_)
+  __device__ __forceinline__ RowStrides(int64_t token_, int64_t head_ = 0, Fold fold_ = {})
       : token(token_), head(head_), fold(fold_) {}
   __device__ __forceinline__ int64_t of(int row) const { return fold.token(row) * token + fold.head(row) * head; }
   // From a row to the one `rows` further, a multiple of the folded heads: sm80_forward_max_fold sees to it.
   __device__ __forceinline__ int64_t step(int rows) const { return fold.token(rows) * token; }
 };
+
 // `tile` is the tile's shared address, `source` its element (0, 0); whole block, or whole warp.
 template <int tile_rows, int tile_cols, int threads>
 __device__ __forceinline__ void load_tile(uint32_t tile, const uint16_t* source, RowStrides stride, int rows, int cols,

@@ -30,8 +30,13 @@ __device__ __forceinline__ CudaSequence sequence_of(const AttentionParams& p, in
   return {i, 0, 0, static_cast<int32_t>(p.tokens_q), static_cast<int32_t>(p.tokens_kv)};
 }
 
+// Items, for kernels that are compiled apart for bands and for plans, and for those that are not.
+template <bool bands>
 __device__ __forceinline__ int32_t count_items(const AttentionParams& p) {
-  return p.band.present ? p.band.num_items : *p.plan.num_items;
+  return bands ? p.band.num_items : *p.plan.num_items;
+}
+__device__ __forceinline__ int32_t count_items(const AttentionParams& p) {
+  return p.band.present ? count_items<true>(p) : count_items<false>(p);
 }
 
 // Item `index` of a band, without runs: a piece is its share of the tiles that the row's bounds say (band_rows.cuh).
@@ -77,8 +82,16 @@ __device__ __forceinline__ CudaItem band_item(const CudaBand& band, int32_t inde
   return item;
 }
 
+template <bool bands>
 __device__ __forceinline__ CudaItem item_of(const AttentionParams& p, int32_t index) {
-  return p.band.present ? band_item(p.band, index) : p.plan.items[index];
+  if constexpr (bands) {
+    return band_item(p.band, index);
+  } else {
+    return p.plan.items[index];
+  }
+}
+__device__ __forceinline__ CudaItem item_of(const AttentionParams& p, int32_t index) {
+  return p.band.present ? item_of<true>(p, index) : item_of<false>(p, index);
 }
 
 // Block i begins with item i. The others are taken one by one, in order, by whoever is free: a count in memory that may

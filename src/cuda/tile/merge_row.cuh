@@ -12,6 +12,7 @@
 #include "cuda/attention_params.h"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/tile/element.cuh"
+#include "cuda/tile/row_at.cuh"
 
 namespace anymask {
 
@@ -44,8 +45,7 @@ __device__ __forceinline__ void merge_row(const AttentionParams& p, const PieceR
   total += weight(sink);
   const float inverse = total == 0 ? 0.f : 1.f / total;
 
-  auto* const to = static_cast<uint16_t*>(p.out.data) + at.batch * p.out.stride_b + at.token * p.out.stride_s +
-                   at.head * p.out.stride_h;
+  uint16_t* const to = row_at(p.out, at.batch, at.token, at.head);
   const float* const from = p.partial_out + (at.slot * tile_m + at.row) * p.d_v;
   const int64_t stride = int64_t{tile_m} * p.d_v;
   for (int32_t columns = 0; columns < p.d_v; columns += 128) {

@@ -9,7 +9,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"  // warnings that CUDA's compiler does not give
 #pragma GCC diagnostic ignored "-Wunused-variable"
-#include "cuda/kernels/sm80_attention_fwd.cuh"
+#include "cuda/launch/sm80_attention_fwd_choice.cuh"
 #pragma GCC diagnostic pop
 #include "cuda/launch/sm80_attention_fwd.h"
 
@@ -29,22 +29,11 @@ void run_sm80_attention_fwd(const AttentionParams& params, const Sm80ForwardConf
                  [&] { sm80_attention_fwd<T, Traits>(params, options); });
 }
 
-template <class T, int32_t index>
-void run_sm80_attention_fwd_type(const AttentionParams& params, const Sm80ForwardConfig& config) {
-  if (params.band.present != 0) {
-    config.modified ? run_sm80_attention_fwd<T, Sm80ForwardTraits<index, true, true>>(params, config)
-                    : run_sm80_attention_fwd<T, Sm80ForwardTraits<index, false, true>>(params, config);
-  } else {
-    config.modified ? run_sm80_attention_fwd<T, Sm80ForwardTraits<index, true, false>>(params, config)
-                    : run_sm80_attention_fwd<T, Sm80ForwardTraits<index, false, false>>(params, config);
-  }
-}
-
 template <int32_t index>
 void launch_sm80_attention_fwd_shape(const AttentionParams& params, const Sm80ForwardConfig& config, const CudaDevice&,
                                      cudaStream_t) {
-  config.dtype == DType::bf16 ? run_sm80_attention_fwd_type<__nv_bfloat16, index>(params, config)
-                              : run_sm80_attention_fwd_type<__half, index>(params, config);
+  choose_sm80_attention_fwd_kernel<index>(
+      params, config, [&]<class T, class Traits>() { run_sm80_attention_fwd<T, Traits>(params, config); });
 }
 
 }  // namespace anymask
