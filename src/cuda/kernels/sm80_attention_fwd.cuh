@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(Traits::threads, Traits::blocks)
       if constexpr (bands) {
         // Rows beyond the last one repeat it.
         const int row = token + fold.token(thread / 32 * warp_rows + thread % 32 % warp_rows);
-        mine = band_row(p.band, band_plane(p.band, item.sequence, head), min(row, s_q - 1));
+        mine = band_row(p.band, band_plane(p.band, item.sequence, item.head), min(row, s_q - 1));
         KeyBounds together = warp_bounds(bounds_of(mine));
         if (thread % 32 == 0) bounds[thread / 32] = together;
         __syncthreads();

@@ -250,6 +250,13 @@ const std::vector<ForwardCase>& band_cases() {
                      .s_q = 150,
                      .s_kv = 150,
                      .h_q = 4}},
+      {.attention = {.name = "per-kv-head-folded",
+                     .mask = "per_head([causal, window(9, 9), none])",
+                     .s_q = 50,
+                     .s_kv = 50,
+                     .h_q = 6,
+                     .h_kv = 3},
+       .fold = 2},
       {.attention = {.name = "top-left", .mask = "causal(align=\"top_left\")", .s_q = 300, .s_kv = 130}},
       {.attention = {.name = "packed-equal",
                      .mask = "causal & window(30, 0)",
@@ -324,6 +331,10 @@ ForwardCase random_band_case(uint64_t seed) {
                                "positions", "prefix", "documents", "chunked"};
   Mask mask = pick(0, 3) == 0 ? Mask::parse(cat("causal | prefix(", pick(0, a.s_kv), ")")) : Mask();
   for (int64_t i = pick(1, 4); i > 0; --i) mask = mask & find_kind(kinds[pick(i == 1 ? 2 : 0, 8)])->random(rng, shape);
+  std::vector<Sequence> sequences;
+  for (int64_t i = 0; i < a.b; ++i) sequences.push_back({i, 0, a.s_q, 0, a.s_kv});
+  const bool shared = groups_share_planes(anymask::bind(mask, sequences, a.h_q, a.h_kv), a.h_q / a.h_kv);
+  if (a.h_kv < a.h_q && shared && pick(0, 1) == 0) c.fold = 2;
   c.mask = mask;
   a.mask = "full";
   return c;
