@@ -224,6 +224,48 @@ def test_results_are_ordinary_tensors() -> None:
     torch.cuda.synchronize()
 
 
+def spread(x: Any, axis: int) -> Any:
+    """The same values, more than 2^31 elements from the first to the last step along `axis`."""
+    strides = list(x.stride())
+    strides[axis] = (2**31 // (x.shape[axis] - 1) + 8) // 8 * 8
+    size = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, strides, strict=True))
+    return torch.empty(size, device=x.device, dtype=x.dtype).as_strided(x.shape, strides).copy_(x)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("d", [16, 64, 128])
+def test_strides_beyond_two_billion_elements(axis: int, d: int) -> None:
+    if torch.cuda.mem_get_info()[0] < 30e9:
+        pytest.skip("needs 30 GB of device memory")
+    q, k, v, dout = inputs(s=200, d=d)
+    mask = "causal & stride(3) | keys(0, 5)"
+    want = am.attention(q, k, v, mask=mask)
+    far = [spread(x, axis) for x in (q, k, v)]
+    out = spread(torch.full_like(q, float("nan")), axis)
+    assert torch.equal(am.attention(*far, mask=mask, out=out), want)
+    for x in (q, k, v, *far):
+        x.requires_grad_()
+    am.attention(q, k, v, mask=mask, deterministic=True).backward(dout)
+    am.attention(*far, mask=mask, deterministic=True).backward(spread(dout, axis))
+    for near, x in zip((q, k, v), far, strict=True):
+        assert torch.equal(x.grad, near.grad)
+
+
+def test_two_billion_rows() -> None:
+    """q, out and lse of 2.2 * 10^9 rows, 1.7 * 10^10 elements."""
+    if torch.cuda.mem_get_info()[0] < 100e9:
+        pytest.skip("needs 100 GB of device memory")
+    b, s, h, s_kv, d = 40, 1 << 20, 53, 16, 8
+    q = torch.empty(b, s, h, d, device="cuda", dtype=torch.float16).uniform_(-2, 2)
+    k, v = (torch.randn(b, s_kv, 1, d, device="cuda").half() for _ in range(2))
+    out, lse = am.attention(q, k, v, return_lse=True)
+    kept = torch.ones(1, 1, 1, s_kv, dtype=torch.bool, device="cuda")
+    for i, tokens in ((0, slice(0, 70)), (20, slice(7_000, 7_070)), (b - 1, slice(s - 70, s))):
+        want_out, want_lse = expected(q[i : i + 1, tokens], k[i : i + 1], v[i : i + 1], kept)
+        close(out[i : i + 1, tokens], want_out)
+        close(lse[i : i + 1, :, tokens], want_lse)
+
+
 def test_one_device_is_current_and_stays_so() -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("one device")
