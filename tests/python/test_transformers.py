@@ -83,15 +83,32 @@ def test_logits_and_gradients_are_those_of_eager(kind: str, inputs: str) -> None
         assert (got_grads[name] - grad).abs().max() < 1e-4 * max(1e-2, grad.abs().max()), name
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma3"])
-def test_greedy_text_with_a_cache_is_that_of_eager(kind: str) -> None:
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_greedy_text_with_a_cache_is_that_of_eager(kind: str, cache: str) -> None:
     ids = torch.randint(1, 64, (2, 12), generator=torch.Generator().manual_seed(1))
     mask = torch.tensor([[1] * 12, [0] * 5 + [1] * 7])
     texts = [
-        make(kind, i).generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False)
+        make(kind, i).generate(
+            ids, attention_mask=mask, max_new_tokens=8, do_sample=False, cache_implementation=cache
+        )
         for i in ("anymask", "eager")
     ]
     assert torch.equal(*texts)
+
+
+def test_a_compiled_model_is_eager_and_breaks_at_its_masks_alone() -> None:
+    torch._dynamo.reset()
+    model, eager = make("gemma3", "anymask"), make("gemma3", "eager")
+    compiled = torch.compile(model, backend="eager")
+    for n in (8, 13):
+        ids = torch.randint(1, 64, (1, n), generator=torch.Generator().manual_seed(n))
+        got, want = compiled(ids, use_cache=False).logits, eager(ids, use_cache=False).logits
+        assert (got - want).abs().max() < 1e-4
+    torch._dynamo.reset()
+    found = torch._dynamo.explain(model)(torch.ones(1, 8, dtype=torch.long), use_cache=False)
+    reasons = [str(x.reason) for x in found.break_reasons]
+    assert reasons and not any("_anymask" in x or "Import" in x for x in reasons), reasons
 
 
 def test_known_functions_become_expressions() -> None:

@@ -7,6 +7,8 @@
 The library describes a layer's mask as a function of two positions, put together from a few it knows: causal, a window,
 packed documents, padding. Those become expressions here, which cost what they keep; any other function is evaluated at
 every pair, as the library itself does it. Rows of padding tokens keep nothing and give zeros.
+
+Under `torch.compile` masks are made outside of the graphs, which break there and take them as inputs.
 """
 
 from __future__ import annotations
@@ -31,6 +33,22 @@ class _Unknown(Exception):
     """A function that is not one of the known ones."""
 
 
+class LayerMask(Mask):
+    """The mask of one kind of layer, as the library passes it on: it asks for axes and shape where it would have a
+    tensor, and takes one of four axes for finished."""
+
+    __slots__ = ("shape",)
+    shape: tuple[int, int, int, int]
+    ndim = 4
+
+
+def _finished(mask: Mask, batch: int, q_length: int, kv_length: int) -> LayerMask:
+    made = LayerMask.__new__(LayerMask)
+    made._set(mask._h)
+    object.__setattr__(made, "shape", (batch, 1, q_length, kv_length))
+    return made
+
+
 def register(name: str = "anymask") -> None:
     """Adds the implementation to transformers' interfaces for attention and for masks."""
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -42,6 +60,7 @@ def register(name: str = "anymask") -> None:
 # ------------------------------------------------------------------ masks
 
 
+@torch.compiler.disable(reason="masks are made outside of graphs")  # type: ignore[untyped-decorator]
 def make_mask(
     batch_size: int,
     q_length: int,
@@ -49,10 +68,29 @@ def make_mask(
     q_offset: int = 0,
     kv_offset: int = 0,
     mask_function: Callable[..., Any] | None = None,
-    attention_mask: Tensor | None = None,
+    attention_mask: Tensor | LayerMask | None = None,
     **options: Any,
+) -> LayerMask:
+    """The mask of one kind of layer for a forward pass: `mask_function(b, h, q, kv)` of places plus offsets.
+
+    One that was made before, as `generate` does for caches of a fixed size, is `attention_mask` and returned.
+    """
+    if isinstance(attention_mask, LayerMask):
+        return attention_mask
+    mask = _mask(batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, options)
+    return _finished(mask, batch_size, q_length, kv_length)
+
+
+def _mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int,
+    kv_offset: int,
+    mask_function: Callable[..., Any] | None,
+    attention_mask: Tensor | None,
+    options: dict[str, Any],
 ) -> Mask:
-    """The mask of one kind of layer for a forward pass: `mask_function(b, h, q, kv)` of places plus offsets."""
     from transformers import masking_utils
 
     if mask_function is None:
