@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from . import _anymask as _c
@@ -271,11 +272,41 @@ def _made(handle: _c.Handle) -> Mask:
 
 
 def _leaf(kind: str, *values: Any, align: Align = "bottom_right", **by_name: Any) -> Mask:
-    arguments = [_argument(None, value) for value in values]
-    arguments += [_argument(name, value) for name, value in by_name.items() if value is not None]
+    given: list[tuple[str | None, Any]] = [(None, value) for value in values]
+    given += [(name, value) for name, value in by_name.items() if value is not None]
     if align != "bottom_right":
-        arguments.append(("align", align, None))
-    return _made(_c.leaf(kind, tuple(arguments)))
+        given.append(("align", align))
+    if all(_is_constant(value) for _, value in given):
+        return _constant_leaf(kind, [(name, _constant(value)) for name, value in given])
+    return _any_leaf(kind, given)
+
+
+def _any_leaf(kind: str, given: list[tuple[str | None, Any]]) -> Mask:
+    return _made(_c.leaf(kind, tuple(_argument(name, value) for name, value in given)))
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, int | str) or (isinstance(value, list | tuple) and all(isinstance(x, int) for x in value))
+
+
+def _constant(value: Any) -> Any:
+    """A number that torch.compile takes for a variable becomes one that it compiles for."""
+    if isinstance(value, list | tuple):
+        return [index(x) for x in value]
+    return index(value) if isinstance(value, int) else value
+
+
+def _constant_leaf(kind: str, given: list[tuple[str | None, Any]]) -> Mask:
+    return _any_leaf(kind, given)
+
+
+def _constant_text(text: str) -> Mask:
+    return _made(_c.parse(text, {}))
+
+
+# torch.compile calls these while it traces, and keeps what they return: their arguments are numbers and texts, never
+# tensors, whose contents would be kept too.
+_constant_leaf._dynamo_marked_constant = _constant_text._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _argument(name: str | None, value: Any) -> tuple[str | None, Any, str | None]:
@@ -296,6 +327,8 @@ def parse(text: str, /, **arrays: Array) -> Mask:
         raise TypeError(
             f"parse: text is of type {type(text).__name__}; expected text such as 'causal & window(127, 0)'"
         )
+    if not arrays:
+        return _constant_text(text)
     given = {name: _argument(None, value)[1] for name, value in arrays.items()}
     if any(isinstance(value, list | tuple) for value in given.values()):
         import numpy as np

@@ -30,6 +30,7 @@ _grad_enabled = torch.is_grad_enabled
 _any_autocast = torch._C._is_any_autocast_enabled
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
+_all_transforms = torch._C._functorch.get_interpreter_stack
 
 
 def _token(handle: _c.Handle) -> Tensor:
@@ -132,6 +133,16 @@ def _refuse_forward_mode(*inputs: Tensor | None) -> None:
         raise _c.UnsupportedError(
             "attention: an input carries a tangent of forward-mode differentiation, which is not defined here; "
             "expected plain tensors: use backward(), or torch's math backend"
+        )
+
+
+def _refuse_functional() -> None:
+    """torch.vmap calls the operator once an entry; what differentiates a function has no rule for it."""
+    kinds = torch._C._functorch.TransformType
+    if any(level.key() in (kinds.Grad, kinds.Jvp) for level in _all_transforms() or ()):
+        raise _c.UnsupportedError(
+            "attention: torch.func.grad or another transform that differentiates is at work, which is not defined "
+            "here; expected plain calls or torch.vmap: use backward() or torch.autograd.grad"
         )
 
 
@@ -305,6 +316,7 @@ def attention(
                     (scale, softcap, alibi_slopes, cu_seqlens_q, cu_seqlens_kv, deterministic, backend),
                 )  # fmt: skip
                 return result if return_lse else result[0]
+        _refuse_functional()
     if out is not None or lse is not None:
         raise _c.UnsupportedError(
             "attention: out or lse is given where gradients, compilation or a mode of PyTorch is at work; expected "

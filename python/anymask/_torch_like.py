@@ -48,7 +48,7 @@ def scaled_dot_product_attention(
     if is_causal and attn_mask is not None:
         raise ValueError(
             "scaled_dot_product_attention: both attn_mask and is_causal are given; expected one of them: for both, "
-            "give attn_mask=am.causal() & am.dense(attn_mask)"
+            "give attn_mask=am.causal(align='top_left') & am.dense(attn_mask)"
         )
     if query.dim() < 2 or key.dim() != query.dim() or value.dim() != query.dim():
         raise ValueError(
@@ -107,7 +107,7 @@ def _padded(x: Tensor) -> Tensor:
 
 def _mask_or_bias(given: Tensor, q: Tensor, k: Tensor, lead: tuple[int, ...]) -> tuple[Mask | None, Tensor | None]:
     """A boolean becomes a mask, read where it lies; anything else is added."""
-    if given.dim() > 4:
+    if given.dim() > 3 and len(lead) > 1:
         given = given.expand(*lead, *given.shape[-3:]).reshape(-1, *given.shape[-3:])
     while given.dim() < 4:
         given = given.unsqueeze(0)
@@ -123,13 +123,19 @@ def _mask_or_bias(given: Tensor, q: Tensor, k: Tensor, lead: tuple[int, ...]) ->
 def _window_mask(causal: bool, window_size: tuple[int, int]) -> Mask | None:
     left, right = (side if side >= 0 else -1 for side in window_size)
     key = (left, 0) if causal else (left, right)
+    if torch.compiler.is_compiling() and key not in _windows:
+        return window(*key)
     if key not in _windows:
         _windows[key] = window(*key)
     return _windows[key]
 
 
-def _flash(return_attn_probs: bool, *arguments: Any, **options: Any) -> Any:
-    out, lse = attention(*arguments, **options, return_lse=True)
+def _flash(return_attn_probs: bool, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, **options: Any) -> Any:
+    d, d_v = q.shape[-1], v.shape[-1]
+    if options["scale"] is None:
+        options["scale"] = float(d) ** -0.5
+    out, lse = attention(_padded(q), _padded(k), _padded(v), mask, **options, return_lse=True)
+    out = out[..., :d_v] if out.shape[-1] != d_v else out
     return (out, lse, None) if return_attn_probs else out
 
 
@@ -148,6 +154,7 @@ def flash_attn_func(
 ) -> Any:
     """FlashAttention's `flash_attn_func`: `[b, s, h, d]`, causal from the bottom right, windows as `(left, right)`.
 
+    Head dimensions that are no multiple of 8 are padded, which copies, as FlashAttention does.
     With `return_attn_probs` it returns `(out, lse, None)`: probabilities are nowhere held.
     """
     _no_dropout("flash_attn_func", dropout_p)
@@ -188,7 +195,8 @@ def flash_attn_varlen_func(
         )
     mask = _window_mask(causal, window_size)
     same = cu_seqlens_q is cu_seqlens_k or (
-        cu_seqlens_q.data_ptr() == cu_seqlens_k.data_ptr()
+        not torch.compiler.is_compiling()  # addresses are nothing a graph holds
+        and cu_seqlens_q.data_ptr() == cu_seqlens_k.data_ptr()
         and cu_seqlens_q.dtype == cu_seqlens_k.dtype
         and cu_seqlens_q.shape == cu_seqlens_k.shape
         and cu_seqlens_q.stride() == cu_seqlens_k.stride()

@@ -221,8 +221,11 @@ def test_forward_mode_is_refused() -> None:
     q, k, v = tensors(grad=False)
     with forward_ad.dual_level(), pytest.raises(am.UnsupportedError, match="carries a tangent"):
         am.attention(forward_ad.make_dual(q, q), k, v)
-    with pytest.raises(RuntimeError, match="functorch"):
-        torch.func.grad(lambda x: am.attention(x, k, v).sum())(q)
+    many = torch.vmap(lambda x: am.attention(x[None], k[:1], v[:1]))
+    for function in (lambda x: am.attention(x, k, v).sum(), lambda x: many(x).sum()):
+        with pytest.raises(am.UnsupportedError, match=r"torch\.func\.grad or another transform"):
+            torch.func.grad(function)(q)
+    assert torch.equal(torch.func.functionalize(am.attention)(q, k, v), am.attention(q, k, v))
 
 
 def test_a_bias_with_its_sign_beside_its_memory() -> None:
@@ -274,8 +277,8 @@ def test_compiled_without_breaks_and_without_recompiling() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(step, backend=counter, fullgraph=True, dynamic=True)
     counts = []
-    for s in (21, 21, 40, 33):
-        mask = am.causal() & am.documents([0, 7, s]) if s != 33 else am.window(3, 3) | am.keys(0, 2)
+    for s, kind in itertools.product((21, 40, 33, 8, 129), range(3)):
+        mask = [am.causal(), am.causal() & am.documents([0, 7, s]), am.window(3, 3) | am.keys(0, 2)][kind]
         results = []
         for function in (compiled, by_torch):
             q, k, v = tensors(s=s)
@@ -285,6 +288,47 @@ def test_compiled_without_breaks_and_without_recompiling() -> None:
             close(a, b)
         counts.append(counter.frame_count)
     assert len(set(counts)) == 1, counts
+
+
+INSIDE: dict[str, Any] = {
+    "a leaf": lambda q: am.attention(q, q, q, am.causal()),
+    "a leaf of numbers": lambda q: am.attention(q, q, q, am.documents([0, 3, q.shape[1]], align="top_left")),
+    "a text": lambda q: am.attention(q, q, q, "causal & window(3, 0)"),
+    "a window of FlashAttention's": lambda q: am.flash_attn_func(q, q, q, causal=True, window_size=(5, 0)),
+}
+
+
+@pytest.mark.parametrize("which", INSIDE)
+def test_masks_of_constants_are_made_in_compiled_code(which: str) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(INSIDE[which], backend="aot_eager", fullgraph=True)
+    for s in (8, 13):
+        q = torch.randn(1, s, 2, 16, requires_grad=True)
+        got, want = compiled(q), INSIDE[which](q)
+        assert torch.equal(got, want)
+        for a, b in zip(torch.autograd.grad(got.sum(), q), torch.autograd.grad(want.sum(), q), strict=True):
+            close(a, b)
+
+
+def test_numbers_of_masks_in_compiled_code_are_not_kept() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q, n: am.attention(q, q, q, am.window(n, 0)), backend="eager", fullgraph=True)
+    q = torch.randn(1, 9, 2, 16)
+    for n in (3, 4, 5, 4):
+        assert torch.equal(compiled(q, n), am.attention(q, q, q, am.window(n, 0)))
+
+
+def test_contents_of_tensors_are_not_kept_in_compiled_code() -> None:
+    """A mask of a tensor would hold what it held when the code was traced: the graph breaks, and it is read."""
+    torch._dynamo.reset()
+
+    def step(q: Any, cu: Any) -> Any:
+        return am.attention(q, q, q, am.documents(cu))
+
+    q = torch.randn(1, 9, 2, 16)
+    compiled = torch.compile(step, backend="eager")
+    for cu in ([0, 3, 9], [0, 5, 9]):
+        assert torch.equal(compiled(q, torch.tensor(cu)), am.attention(q, q, q, am.documents(cu)))
 
 
 def test_compiled_with_bias_sinks_and_autocast() -> None:
@@ -402,6 +446,17 @@ def test_scaled_dot_product_attention(options: dict[str, Any], d: int, dims: int
         close(a, b)
 
 
+@pytest.mark.parametrize("shape", [(3, 1, 9, 13), (2, 1, 1, 9, 13), (4, 9, 13), (9, 1)], ids=str)
+@pytest.mark.parametrize("boolean", [False, True])
+def test_sdpa_masks_of_many_batch_axes(shape: tuple[int, ...], boolean: bool) -> None:
+    q, k = torch.randn(2, 3, 4, 9, 16), torch.randn(2, 3, 4, 13, 16)
+    mask = torch.randn(shape)
+    given = mask > -1.5 if boolean else mask
+    close(
+        am.scaled_dot_product_attention(q, k, k, given), F.scaled_dot_product_attention(q, k, k, given).nan_to_num(0.0)
+    )
+
+
 def test_sdpa_grouped_heads_masks_and_refusals() -> None:
     q, k = torch.randn(2, 8, 9, 16), torch.randn(2, 2, 9, 16)
     close(
@@ -439,6 +494,12 @@ def test_flash_attn_functions() -> None:
     want = by_torch(q, k, v, am.causal(), -slopes[None, :, None, None] * distance)[0]
     close(am.flash_attn_func(q, k, v, causal=True, alibi_slopes=slopes), want)
 
+    odd = tensors(d=12)
+    got, want = am.flash_attn_func(*odd, causal=True), by_torch(*odd, am.causal())[0]
+    close(got, want)
+    for a, b in zip(torch.autograd.grad(got.sum(), odd), torch.autograd.grad(want.sum(), odd), strict=True):
+        close(a, b)
+
     cu = torch.tensor([0, 8, 21], dtype=torch.int32)
     packed = [x.detach()[0].requires_grad_() for x in (q, k, v)]
     out = am.flash_attn_varlen_func(*packed, cu, cu, 13, 13, causal=True)
@@ -446,6 +507,10 @@ def test_flash_attn_functions() -> None:
     close(out, want)
     (got,) = torch.autograd.grad(out.sum(), packed[0])
     close(got, torch.autograd.grad(want.sum(), packed[0])[0])
+    other = cu.clone()
+    torch._dynamo.reset()
+    compiled = torch.compile(am.flash_attn_varlen_func, backend="eager", fullgraph=True)
+    close(compiled(*packed, cu, other, 13, 13, causal=True), want)
     with pytest.raises(am.UnsupportedError, match="block_table is given"):
         am.flash_attn_varlen_func(*packed, cu, cu, block_table=cu)
 
