@@ -58,6 +58,8 @@ class PlaneMask {
  private:
   friend class BoundMaskBuilder;
   friend PlaneMask row_band(int64_t s_q, int64_t s_kv, int64_t lines, const int64_t* begins, const int64_t* ends);
+  friend PlaneMask largest_of_band(const PlaneMask& among, const PlaneMask* within, DType dtype, const void* values,
+                                   int64_t window);
   std::shared_ptr<const Code> code_;
 };
 
@@ -65,6 +67,11 @@ class PlaneMask {
 // The arrays lie on a device, where somebody will have written them before they are read: 0 <= begin <= end <= s_kv,
 // and neither end moves backward.
 PlaneMask row_band(int64_t s_q, int64_t s_kv, int64_t lines, const int64_t* begins, const int64_t* ends);
+
+// topk(values, window, among) & within, where both are row_bands (null: nothing beside) and all rows have one row of
+// values [s_kv], on a device as well.
+PlaneMask largest_of_band(const PlaneMask& among, const PlaneMask* within, DType dtype, const void* values,
+                          int64_t window);
 
 struct BoundMask {
   std::vector<PlaneMask> planes;

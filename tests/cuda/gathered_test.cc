@@ -237,6 +237,7 @@ class Gathered : public testing::Test {
     for (const auto& one : call.ours) all.push_back(one->bytes_there());
     return all;
   }
+  static void replay(bool by_rows);
   // On the device, in poisoned memory.
   static void run(const Case& c, Call& call) {
     const Options o = call.options(true, false);
@@ -299,13 +300,73 @@ TEST_F(Gathered, AgreesWithTheReference) {
   }
 }
 
+// Rows that choose for themselves, several blocks of them.
+TEST_F(Gathered, BlocksOfRowsAgreeWithTheReference) {
+  std::mt19937 rng(6);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  const char* const among[] = {
+      ", causal",       ", window(400, 30)", ", causal & keys(40, 900)", ", chunked(450)",
+      ", prefix(1080)", ", causal",          ", window(150, -40)",       ", documents([0, 300, 1200])"};
+  const char* const rests[] = {"", " & window(300, 5)", "", " & keys(100, 1100)", " & causal", ""};
+  int gathered = 0;
+  constexpr uint32_t cases = 32;
+  for (uint32_t i = 0; i < cases; ++i) {
+    Case c;
+    c.type = pick(0, 1) == 0 ? DType::bfloat16 : DType::float16;
+    c.bias_type = std::array{DType::float32, DType::float16, DType::bfloat16}[static_cast<size_t>(pick(0, 2))];
+    c.d = 8 * pick(2, 16);
+    c.d_v = pick(0, 1) == 0 ? c.d : 8 * pick(2, 12);
+    c.h_kv = pick(1, 2);
+    c.h_q = c.h_kv * std::array{1, 2, 4}[static_cast<size_t>(pick(0, 2))];
+    c.s_kv = 1200;
+    c.s_q = pick(0, 4) == 0 ? pick(1, 200) : pick(193, 450);
+    c.window = pick(1, 90);
+    c.among = among[i % std::size(among)];
+    c.rest = rests[i % std::size(rests)];
+    c.softcap = pick(0, 3) == 0 ? 5 : 0;
+    c.sinks = pick(0, 1) == 0;
+    c.adds_other = pick(0, 1) == 0;
+    c.adds = !c.adds_other && pick(0, 1) == 0;
+    c.deterministic = pick(0, 1) == 0;
+    if (i % 3 == 0 && std::string_view(c.among).find("documents") == std::string_view::npos) {
+      c.cu_q = {0, 230, 231, 231 + pick(1, 200)};
+      c.cu_kv = {0, 1200, 2400, 3600};
+      c.b = 3;
+    }
+    c.bias_b = pick(0, 1) == 0 ? 1 : c.b;
+    c.bias_h = std::array{int64_t{1}, c.h_kv, c.h_q}[static_cast<size_t>(pick(0, 2))];
+    SCOPED_TRACE(testing::Message() << "case " << i << ": d " << c.d << " x " << c.d_v << ", heads " << c.h_q << ":"
+                                    << c.h_kv << ", rows " << c.s_q << ", window " << c.window << c.among << c.rest
+                                    << ", bias " << c.bias_b << " x " << c.bias_h << ", packed " << !c.cu_q.empty()
+                                    << ", added " << c.adds << c.adds_other << ", softcap " << c.softcap << ", sinks "
+                                    << c.sinks);
+    Call call(c, i);
+    run(c, call);
+    call.compare();
+    gathered += call.explained(Direction::forward).find("lists for blocks") != std::string::npos ? 1 : 0;
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(gathered, static_cast<int>(cases) / 2);
+}
+
 // Captured once, replayed with another bias: it selects anew, and the same twice.
 TEST_F(Gathered, GraphsSelectAnew) {
+  for (const bool by_rows : {false, true}) {
+    SCOPED_TRACE(by_rows);
+    replay(by_rows);
+  }
+}
+void Gathered::replay(bool by_rows) {
   Case c;
-  c.rest = " & causal";
+  c.rest = by_rows ? "" : " & causal";
+  c.among = by_rows ? ", causal" : "";
   c.adds_other = c.deterministic = true;
-  c.s_q = c.s_kv = 300;
+  c.s_q = 300;
+  c.s_kv = by_rows ? 900 : 300;
   Call call(c, 3);
+  if (by_rows) {
+    EXPECT_THAT(call.explained(Direction::forward), HasSubstr("lists for blocks"));
+  }
   const Options o = call.options(true, false);
   Context context = {.deterministic = true};
   const Numbers workspace(DType::bfloat16, {static_cast<int64_t>(call.workspace(o, context) / 2)});

@@ -1,15 +1,19 @@
 // Keys of a selection that is one for all rows, brought together, so that attention runs on a short axis.
 //
+// gather_chosen  a thread a plane, where rows choose for themselves: the row that its list is made by. Candidates of
+//              all of its rows are selected among; whatever else some row may see is listed where it reaches the least
+//              value selected: w keys of all rows lie above anything less.
 // gather_list  blocks (stretch of keys, plane). Counts what is kept before its stretch, then lists what is kept in it:
 //              every block reads what lies before it, from the second-level cache, instead of waiting for the others.
 // gather_rows  a warp a place of the gathered axis and head: its rows of K and V, or zeros where nothing is listed.
 // gather_bias  a thread a place: the additive bias, which one row serves.
 // gather_ends  a thread a row: the keys [begin, end) that the bands beside the selection leave it are the places
 //              [lower_bound(begin), lower_bound(end)), by two binary searches: causal is a prefix of the list.
+//              Likewise the row's candidates, where it chooses for itself.
 //
-// And back, for gradients: scatter_rows (a warp a key and head) and scatter_bias (a thread an element) read what a
-// key's place holds, zero where it was dropped; heads and sequences that share a row of the tensor are summed in their
-// order.
+// And back, for gradients: scatter_rows (a warp a key and head), scatter_bias (a thread an element) and scatter_sinks
+// read what a key's places hold, zero where it was dropped; heads, lists and sequences that share a row of the tensor
+// are summed in their order.
 #pragma once
 
 #include "cuda/gather_params.h"
@@ -24,12 +28,33 @@ namespace anymask::gather {
 inline constexpr int threads = 256, warps = threads / 32;
 inline constexpr int list_threads = 1024, thread_keys = 8, list_keys = list_threads * thread_keys;  // at once
 
+// Blocks of planes.
+__global__ void __launch_bounds__(threads) gather_chosen(const __grid_constant__ GatherParams p) {
+  const int64_t index = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (index >= p.num_planes) return;
+  const GatherPlane& plane = p.planes[index];
+  TopkPlane chosen = p.selected[plane.source];
+  const auto row = [&](int32_t line) {
+    return chosen.among.limits != nullptr ? chosen.among.limits[int64_t{plane.first_row + line} * chosen.among.step]
+                                          : TopkLimits{0, chosen.s_kv};
+  };
+  const TopkLimits first = row(0), last = row(plane.lines - 1);
+  plane.limits[0] = {last.begin, first.end};
+  plane.limits[1] = {first.begin, last.end};
+  chosen.first_row = static_cast<int32_t>(index);
+  chosen.num_rows = 1;
+  chosen.rows = plane.cut;
+  chosen.among = {plane.limits, nullptr, 0};
+  chosen.within = {};
+  p.chosen[index] = chosen;
+}
+
 // Bit i: key + i is a candidate and kept. Eight keys a thread, whole pieces of memory where they lie so.
 __device__ inline uint32_t kept_bits(const TopkPlane& row, const GatherPlane& plane, TopkRow cut, int32_t key) {
   uint32_t bits = 0, candidates = ~0u;
   const TopkKeys& among = row.among;
-  if (among.limits != nullptr)
-    candidates = static_cast<uint32_t>(bit_range(among.limits->begin - key, among.limits->end - key));
+  const TopkLimits* const limits = plane.limits != nullptr ? plane.limits + 1 : among.limits;
+  if (limits != nullptr) candidates = static_cast<uint32_t>(bit_range(limits->begin - key, limits->end - key));
   if (among.words != nullptr && key < row.s_kv) {
     uint32_t given = 0;
 #pragma unroll
@@ -61,9 +86,18 @@ __device__ inline uint32_t kept_bits(const TopkPlane& row, const GatherPlane& pl
   return bits & candidates;
 }
 
+__device__ inline void copy_value(const GatherPlane& plane, int32_t place, const TopkPlane& row, int32_t key) {
+  const int64_t at = key * row.stride_kv;
+  if (plane.bytes == 2) {
+    static_cast<uint16_t*>(plane.values)[place] = static_cast<const uint16_t*>(row.values)[at];
+  } else {
+    static_cast<uint32_t*>(plane.values)[place] = static_cast<const uint32_t*>(row.values)[at];
+  }
+}
+
 __global__ void __launch_bounds__(list_threads) gather_list(const __grid_constant__ GatherParams p) {
   for (auto index = static_cast<int32_t>(blockIdx.y); index < p.num_planes; index += static_cast<int32_t>(gridDim.y)) {
-    const TopkPlane& row = p.selected[index];
+    const TopkPlane& row = p.chosen[index];
     const GatherPlane& plane = p.planes[index];
     const TopkRow cut = *row.rows;
     const auto first = static_cast<int32_t>(threadIdx.x) * thread_keys;
@@ -82,7 +116,9 @@ __global__ void __launch_bounds__(list_threads) gather_list(const __grid_constan
       for (int i = 0; i < thread_keys && key + i < row.s_kv; ++i) {
         const bool listed = (kept >> i & 1) != 0 && place < plane.width;
         if (plane.slots != nullptr) plane.slots[key + i] = listed ? place : -1;
-        if (listed) plane.keys[place++] = key + i;
+        if (!listed) continue;
+        if (plane.values != nullptr) copy_value(plane, place, row, key + i);
+        plane.keys[place++] = key + i;
       }
       before += total;
     }
@@ -113,14 +149,15 @@ __global__ void __launch_bounds__(threads) gather_rows(const __grid_constant__ G
   for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sequences; s += static_cast<int32_t>(gridDim.z)) {
     const GatherSequence& sequence = p.sequences[s];
     if (place >= sequence.width) continue;
+    const GatherSource& source = p.sources[sequence.source];
     const GatherPlane& plane = plane_of(p, s, head * (p.h_q / p.heads));
     const bool listed = place < *plane.count;
-    const int64_t from = sequence.kv_begin + (listed ? plane.keys[place] : 0), to = sequence.to_begin + place;
-    const int32_t source = head / (p.heads / p.h_kv);
-    copy_row(row_at(p.gathered_k, sequence.to_batch, to, head),
-             listed ? row_at(p.k, sequence.batch, from, source) : nullptr, p.d_qk, p.aligned != 0);
-    copy_row(row_at(p.gathered_v, sequence.to_batch, to, head),
-             listed ? row_at(p.v, sequence.batch, from, source) : nullptr, p.d_v, p.aligned != 0);
+    const int64_t from = source.kv_begin + (listed ? plane.keys[place] : 0), to = sequence.begin + place;
+    const int32_t head_kv = head / (p.heads / p.h_kv);
+    copy_row(row_at(p.gathered_k, sequence.batch, to, head),
+             listed ? row_at(p.k, source.batch, from, head_kv) : nullptr, p.d_qk, p.aligned != 0);
+    copy_row(row_at(p.gathered_v, sequence.batch, to, head),
+             listed ? row_at(p.v, source.batch, from, head_kv) : nullptr, p.d_v, p.aligned != 0);
   }
 }
 
@@ -132,7 +169,7 @@ __global__ void __launch_bounds__(threads) gather_bias(const __grid_constant__ G
     if (place >= p.sequences[s].width) continue;
     const GatherPlane& plane = plane_of(p, s, head_q);
     const bool listed = place < *plane.count;
-    const int64_t from = s * p.bias.stride_b + head_q / p.bias.group * p.bias.stride_h +
+    const int64_t from = p.sequences[s].source * p.bias.stride_b + head_q / p.bias.group * p.bias.stride_h +
                          (listed ? plane.keys[place] : 0) * p.bias.stride_kv;
     const int64_t to = s * p.gathered_bias.stride_b + head * p.gathered_bias.stride_h + place;
     if (p.bias.dtype == DType::f32) {
@@ -162,46 +199,72 @@ __device__ inline int32_t lower_bound(const GatherPlane& plane, int32_t count, i
 __global__ void __launch_bounds__(threads) gather_ends(const __grid_constant__ GatherParams p) {
   for (auto index = static_cast<int32_t>(blockIdx.y); index < p.num_planes; index += static_cast<int32_t>(gridDim.y)) {
     const GatherPlane& plane = p.planes[index];
-    const TopkKeys& within = p.selected[index].within;
+    const TopkPlane& selected = p.selected[plane.source];
     const int32_t count = *plane.count;
     for (int64_t q = int64_t{blockIdx.x} * threads + threadIdx.x; q < plane.lines; q += int64_t{gridDim.x} * threads) {
-      const TopkLimits limits = within.limits != nullptr ? within.limits[q * within.step] : TopkLimits{0, INT32_MAX};
-      plane.begins[q] = lower_bound(plane, count, limits.begin);
-      plane.ends[q] = within.limits != nullptr ? lower_bound(plane, count, limits.end) : count;
+      const auto search = [&](const TopkKeys& band, int64_t* begins, int64_t* ends) {
+        if (begins == nullptr) return;
+        const bool all = band.limits == nullptr;
+        const TopkLimits limits = all ? TopkLimits{0, INT32_MAX} : band.limits[(plane.first_row + q) * band.step];
+        begins[q] = lower_bound(plane, count, limits.begin);
+        ends[q] = all ? count : lower_bound(plane, count, limits.end);
+      };
+      search(selected.within, plane.begins, plane.ends);
+      search(selected.among, plane.among_begins, plane.among_ends);
     }
   }
 }
 
-// A row of a gradient from the rows of its gathered heads: at most one holds it unless heads of a group keep different
-// keys.
-__device__ inline void sum_row(const GatherParams& p, const CudaTensor& to, const CudaTensor& gathered, int32_t s,
-                               int32_t key, int32_t head, int32_t dim) {
-  const GatherSequence& sequence = p.sequences[s];
-  uint16_t* const out = row_at(to, sequence.batch, sequence.kv_begin + key, head);
+// Every place of a key of a source, in their order: each(gathered sequence, head, place), of the `shared` heads from
+// `first` on.
+template <class Each>
+__device__ inline void each_place(const GatherParams& p, const GatherSource& source, int32_t key, int32_t first,
+                                  int32_t shared, int32_t heads, Each&& each) {
+  for (int32_t s = source.first; s < source.first + source.count; ++s) {
+    for (int32_t head = first; head < first + shared; ++head) {
+      const int32_t place = plane_of(p, s, head * (p.h_q / heads)).slots[key];
+      if (place >= 0) each(s, head, place);
+    }
+  }
+}
+
+// A row of a gradient from the rows of its places: at most one where all rows see one list and the heads of a group
+// share it.
+__device__ inline void sum_row(const GatherParams& p, const CudaTensor& to, const CudaTensor& gathered,
+                               const GatherSource& source, int32_t key, int32_t head, int32_t dim) {
+  uint16_t* const out = row_at(to, source.batch, source.kv_begin + key, head);
   const int32_t shared = p.heads / p.h_kv, lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const auto row_of = [&](int32_t i) -> const uint16_t* {
-    const int32_t from = head * shared + i, slot = plane_of(p, s, from * (p.h_q / p.heads)).slots[key];
-    return slot < 0 ? nullptr : row_at(gathered, sequence.to_batch, sequence.to_begin + slot, from);
+  const auto each_row = [&](auto&& each) {
+    each_place(p, source, key, head * shared, shared, p.heads, [&](int32_t s, int32_t from, int32_t place) {
+      each(row_at(gathered, p.sequences[s].batch, p.sequences[s].begin + place, from));
+    });
   };
-  if (shared == 1) return copy_row(out, row_of(0), dim, p.aligned != 0);
-  for (int32_t d = lane; d < dim; d += 32) {
-    float sum = 0;
-    for (int32_t i = 0; i < shared; ++i) {
-      const uint16_t* const row = row_of(i);
-      if (row != nullptr) sum += load_element(row, p.dtype, d);
-    }
-    store_element(out, p.dtype, d, sum);
+  if (shared == 1 && source.count == 1) {
+    const uint16_t* only = nullptr;
+    each_row([&](const uint16_t* row) { only = row; });
+    return copy_row(out, only, dim, p.aligned != 0);
   }
+  constexpr int32_t most = 8;  // elements of a lane, of 256
+  float sums[most] = {};
+  each_row([&](const uint16_t* row) {
+#pragma unroll
+    for (int32_t i = 0; i < most; ++i)
+      if (lane + 32 * i < dim) sums[i] += load_element(row, p.dtype, lane + 32 * i);
+  });
+#pragma unroll
+  for (int32_t i = 0; i < most; ++i)
+    if (lane + 32 * i < dim) store_element(out, p.dtype, lane + 32 * i, sums[i]);
 }
 
-// Blocks (keys, kv head, sequence).
+// Blocks (keys, kv head, source).
 __global__ void __launch_bounds__(threads) scatter_rows(const __grid_constant__ GatherParams p) {
   const auto head = static_cast<int32_t>(blockIdx.y);
-  for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sequences; s += static_cast<int32_t>(gridDim.z)) {
+  for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sources; s += static_cast<int32_t>(gridDim.z)) {
     const int64_t step = int64_t{gridDim.x} * warps;
-    for (int64_t key = int64_t{blockIdx.x} * warps + threadIdx.x / 32; key < p.sequences[s].s_kv; key += step) {
-      sum_row(p, p.dk, p.gathered_dk, s, static_cast<int32_t>(key), head, p.d_qk);
-      sum_row(p, p.dv, p.gathered_dv, s, static_cast<int32_t>(key), head, p.d_v);
+    const GatherSource& source = p.sources[s];
+    for (int64_t key = int64_t{blockIdx.x} * warps + threadIdx.x / 32; key < source.s_kv; key += step) {
+      sum_row(p, p.dk, p.gathered_dk, source, static_cast<int32_t>(key), head, p.d_qk);
+      sum_row(p, p.dv, p.gathered_dv, source, static_cast<int32_t>(key), head, p.d_v);
     }
   }
 }
@@ -214,22 +277,32 @@ __global__ void __launch_bounds__(threads) scatter_bias(const __grid_constant__ 
   const auto shared = static_cast<int32_t>(p.bias_heads / p.dbias_shape[1]);
   for (int64_t b = blockIdx.z; b < p.dbias_shape[0]; b += gridDim.z) {
     float sum = 0;
-    const auto add = [&](int32_t s) {
-      if (key >= p.sequences[s].s_kv) return;
-      for (int32_t i = head * shared; i < (head + 1) * shared; ++i) {
-        const int32_t slot = plane_of(p, s, i * (p.h_q / p.bias_heads)).slots[key];
-        const CudaBias& from = p.gathered_dbias;
-        if (slot >= 0) sum += static_cast<const float*>(from.data)[s * from.stride_b + i * from.stride_h + slot];
-      }
+    const auto add = [&](int32_t index) {
+      const GatherSource& source = p.sources[index];
+      if (key >= source.s_kv) return;
+      each_place(p, source, static_cast<int32_t>(key), head * shared, shared, p.bias_heads,
+                 [&](int32_t s, int32_t from, int32_t place) {
+                   const CudaBias& bias = p.gathered_dbias;
+                   sum += static_cast<const float*>(bias.data)[s * bias.stride_b + from * bias.stride_h + place];
+                 });
     };
     if (p.dbias_shape[0] > 1) {
       add(static_cast<int32_t>(b));
     } else {
-      for (int32_t s = 0; s < p.num_sequences; ++s) add(s);
+      for (int32_t s = 0; s < p.num_sources; ++s) add(s);
     }
     store_element(p.dbias.data, p.dbias.dtype, b * p.dbias.stride_b + head * p.dbias.stride_h + key * p.dbias.stride_kv,
                   sum);
   }
+}
+
+// Blocks of heads: of sinks, whose gradients each call has summed over its own rows.
+__global__ void __launch_bounds__(threads) scatter_sinks(const __grid_constant__ GatherParams p) {
+  const int64_t head = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (head >= p.h_q) return;
+  float sum = 0;
+  for (int32_t call = 0; call < p.num_calls; ++call) sum += p.call_dsinks[int64_t{call} * p.h_q + head];
+  store_element(p.dsinks.data, p.dsinks.dtype, head * p.dsinks.stride_h, sum);
 }
 
 }  // namespace anymask::gather

@@ -22,6 +22,12 @@ int32_t gather_stretch(int64_t keys) {
   return static_cast<int32_t>(std::max<int64_t>(blocks(keys, int64_t{32} * gather::list_keys), 1) * gather::list_keys);
 }
 
+void launch_chosen(const GatherParams& p, cudaStream_t stream) {
+  using namespace gather;
+  gather_chosen<<<grid(blocks(p.num_planes, threads), 1), threads, 0, stream>>>(p);
+  check_cuda(cudaGetLastError(), "gathering keys");
+}
+
 void launch_gather(const GatherParams& p, const GatherExtents& extents, cudaStream_t stream) {
   using namespace gather;
   gather_list<<<grid(blocks(extents.keys, p.stretch), p.num_planes), list_threads, 0, stream>>>(p);
@@ -34,10 +40,11 @@ void launch_gather(const GatherParams& p, const GatherExtents& extents, cudaStre
 
 void launch_scatter(const GatherParams& p, const GatherExtents& extents, cudaStream_t stream) {
   using namespace gather;
-  scatter_rows<<<grid(blocks(extents.keys, warps), p.h_kv, p.num_sequences), threads, 0, stream>>>(p);
+  scatter_rows<<<grid(blocks(extents.keys, warps), p.h_kv, p.num_sources), threads, 0, stream>>>(p);
   if (p.dbias.data != nullptr)
     scatter_bias<<<grid(blocks(p.dbias_shape[3], threads), p.dbias_shape[1], p.dbias_shape[0]), threads, 0, stream>>>(
         p);
+  if (p.call_dsinks != nullptr) scatter_sinks<<<grid(blocks(p.h_q, threads), 1), threads, 0, stream>>>(p);
   check_cuda(cudaGetLastError(), "scattering gradients");
 }
 

@@ -18,6 +18,8 @@ struct GatherExtents {
 
 // Keys that a block of gather_list takes: 32 blocks a row, or fewer.
 int32_t gather_stretch(int64_t keys);
+// Before a selection among `chosen`: the rows that lists are made by.
+void launch_chosen(const GatherParams& params, cudaStream_t stream);
 // After the selection: lists, rows of K and V, the bias, ends of rows.
 void launch_gather(const GatherParams& params, const GatherExtents& extents, cudaStream_t stream);
 // After the gradients of what was gathered.

@@ -70,16 +70,20 @@ void upload_plan(std::vector<std::byte> bytes, void* to, cudaStream_t stream) {
   }
 }
 
+static void launch_candidates(const PlanBuild& build, const PlanUpload::Selection& selection, const CudaDevice& device,
+                              cudaStream_t stream) {
+  if (selection.candidates == 0) return;
+  const int64_t blocks = (selection.candidate_threads - 1) / candidate_threads + 1;
+  const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 4 * int64_t{device.num_sms})),
+                  static_cast<unsigned>(selection.candidates));
+  launch<topk_candidates>(grid, candidate_threads, 0, device, stream, build,
+                          build.candidates + selection.first_candidates);
+}
+
 // The candidates of rows, then the largest of them; their bits too where `tiles` says where.
 static void launch_selection(const PlanBuild& build, const PlanUpload::Selection& selection, const TopkTiles& tiles,
                              const CudaDevice& device, cudaStream_t stream) {
-  if (selection.candidates > 0) {
-    const int64_t blocks = (selection.candidate_rows * selection.keys / 256 - 1) / candidate_threads + 1;
-    const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 4 * int64_t{device.num_sms})),
-                    static_cast<unsigned>(selection.candidates));
-    launch<topk_candidates>(grid, candidate_threads, 0, device, stream, build,
-                            build.candidates + selection.first_candidates);
-  }
+  launch_candidates(build, selection, device, stream);
   TopkParams params{};
   params.planes = build.selections + selection.first;
   params.num_planes = selection.planes;
@@ -98,6 +102,12 @@ static void launch_made(const PlanBuild& build, const PlanBuildShape& shape, con
     launch<plan_prepare>(blocks, prepare_threads, 0, device, stream, build);
     if (shape.made_heaps) launch<plan_heaps>(shape.num_made, prepare_threads, 0, device, stream, build);
   }
+}
+
+void launch_candidates(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                       cudaStream_t stream) {
+  launch_made(build, shape, device, stream);
+  for (const PlanUpload::Selection& selection : shape.selections) launch_candidates(build, selection, device, stream);
 }
 
 void launch_selections(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,

@@ -31,6 +31,9 @@ struct PlanBuildShape {
   std::span<const PlanUpload::Selection> selections;
   bool emits_tiles;
 };
+// What rows are selected among.
+void launch_candidates(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
+                       cudaStream_t stream);
 // What the mask selects, and no plan.
 void launch_selections(const PlanBuild& build, const PlanBuildShape& shape, const CudaDevice& device,
                        cudaStream_t stream);

@@ -101,11 +101,14 @@ std::optional<SelectedPlane> selected_plane(const PlaneMask& plane) {
   return found;
 }
 
-std::optional<SelectedPlane> shared_selection(const PlaneMask& plane) {
-  std::optional<SelectedPlane> found = selected_plane(plane);
-  if (!found || !found->rest_is_bands || found->topk->args.stride[1][0] != 0 || level_of(*found->topk) != 0)
-    return std::nullopt;
-  return found;
+bool is_shared(const SelectedPlane& plane) {
+  return plane.rest_is_bands && plane.topk->args.stride[1][0] == 0 && level_of(*plane.topk) == 0;
+}
+
+bool is_banded(const SelectedPlane& plane) {
+  const PlaneMask* const among = plane.topk->among.get();
+  return plane.rest_is_bands && plane.topk->args.stride[0][0] == 0 && level_of(*plane.topk) == 0 &&
+         (among == nullptr || (among->is_band() && !among->unread()));
 }
 
 }  // namespace anymask

@@ -39,7 +39,11 @@ Operand conjunction_of(const std::vector<Operand>& operands);
 // Nothing: the plane is something else.
 std::optional<SelectedPlane> selected_plane(const PlaneMask& plane);
 
-// One whose selection is the same for all rows, beside bands alone: its keys can be gathered.
-std::optional<SelectedPlane> shared_selection(const PlaneMask& plane);
+// Whose selection is the same for all rows, beside bands alone: its keys can be gathered.
+bool is_shared(const SelectedPlane& plane);
+
+// Whose rows choose in one row of biases, each among the keys of a band that the host knows, beside bands alone: what
+// neighbours keep differs by few keys, which can be gathered for a block of rows.
+bool is_banded(const SelectedPlane& plane);
 
 }  // namespace anymask

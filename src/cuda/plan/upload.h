@@ -25,7 +25,8 @@ class PlanUpload {
   // each group share a plane.
   PlanUpload(const BoundMask& mask, const AttentionProblem& problem, const PlanShape& shape);
 
-  // What a mask selects and no plan: for calls over gathered keys, where every plane has a shared_selection().
+  // What a mask selects and no plan: for calls over gathered keys, where every selected_plane() is_shared() or
+  // is_banded().
   explicit PlanUpload(const BoundMask& mask);
 
   // For the device, once the capacities in `header` are known. Addresses count from `to`.
@@ -49,7 +50,8 @@ class PlanUpload {
     int32_t level;  // of topk leaves among whose candidates are such leaves
     int32_t first, planes, rows;
     int32_t first_candidates, candidates;
-    int64_t keys, candidate_rows;  // of the longest row, of the largest of the candidates
+    int64_t keys;               // of the longest row
+    int64_t candidate_threads;  // of the candidates that want most
   };
   std::vector<Selection> selections;
   // The last of them writes the plan's bit tiles itself: every plane is topk, or topk & something.

@@ -85,7 +85,8 @@ class PlanUpload::Selector {
     to.keys = std::max(to.keys, args.s_kv);
     to.candidates = static_cast<int32_t>(candidates_.size()) - to.first_candidates;
     for (const TopkCandidates& mask : std::span(candidates_).subspan(static_cast<size_t>(to.first_candidates)))
-      to.candidate_rows = std::max(to.candidate_rows, mask.plane.s_q);
+      to.candidate_threads =
+          std::max(to.candidate_threads, mask.plane.band != 0 ? mask.plane.s_q : mask.plane.s_q * to.keys / 256);
     planes_.push_back(plane);
   }
 
@@ -148,7 +149,7 @@ void PlanUpload::add_selections(Steps& all, const BoundMask& mask) {
   std::vector<Pending> pending;
   if (gathers) {
     for (size_t p = 0; p < mask.planes.size(); ++p) {
-      const SelectedPlane plane = *shared_selection(mask.planes[p]);
+      const SelectedPlane plane = *selected_plane(mask.planes[p]);
       pending.push_back({plane.topk, 0, static_cast<int32_t>(p), conjunction_of(plane.rest)});
     }
   } else {
