@@ -9,6 +9,9 @@
 
 namespace anymask {
 
+// Places of a list that are sorted on chip.
+inline constexpr int32_t most_columns = 8192;
+
 // A list of keys that rows of a plane see: all rows, or a block of them.
 struct GatherPlane {
   int32_t source, first_row;  // plane of the mask, and its row that is the first here
@@ -22,6 +25,7 @@ struct GatherPlane {
   // Where rows choose for themselves: the list holds whatever some of them keep. Null otherwise.
   int64_t *among_begins, *among_ends;  // [lines], on the gathered axis: the row's candidates
   void* values;                        // [width]: of the selecting bias
+  int64_t *enters, *leaves;            // [width]: rows [enters, leaves) keep the place; null: its values say it
   TopkLimits* limits;                  // [2]: candidates of all of the rows, and of any
   TopkRow* cut;                        // what is selected among the former
 };

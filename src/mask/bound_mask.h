@@ -14,6 +14,8 @@
 
 namespace anymask {
 
+struct BoundLeaf;
+
 // One plane: rows [0, s_q) x keys [0, s_kv). Evaluation is pure and thread-safe.
 // Integers of a mask's arrays were checked and copied; bits, booleans and biases are read where they lie: the mask
 // keeps owned arrays alive, and a borrowed one must outlive the plane, unchanged.
@@ -58,8 +60,7 @@ class PlaneMask {
  private:
   friend class BoundMaskBuilder;
   friend PlaneMask row_band(int64_t s_q, int64_t s_kv, int64_t lines, const int64_t* begins, const int64_t* ends);
-  friend PlaneMask largest_of_band(const PlaneMask& among, const PlaneMask* within, DType dtype, const void* values,
-                                   int64_t window);
+  friend PlaneMask banded(std::shared_ptr<BoundLeaf> leaf, const PlaneMask& among, const PlaneMask* within);
   std::shared_ptr<const Code> code_;
 };
 
@@ -72,6 +73,9 @@ PlaneMask row_band(int64_t s_q, int64_t s_kv, int64_t lines, const int64_t* begi
 // values [s_kv], on a device as well.
 PlaneMask largest_of_band(const PlaneMask& among, const PlaneMask* within, DType dtype, const void* values,
                           int64_t window);
+// What rows [enters[kv], leaves[kv]) keep of each key & among & within, likewise.
+PlaneMask columns_of_band(const PlaneMask& among, const PlaneMask* within, const int64_t* enters,
+                          const int64_t* leaves);
 
 struct BoundMask {
   std::vector<PlaneMask> planes;

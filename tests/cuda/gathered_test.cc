@@ -305,8 +305,8 @@ TEST_F(Gathered, BlocksOfRowsAgreeWithTheReference) {
   std::mt19937 rng(6);
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
   const char* const among[] = {
-      ", causal",       ", window(400, 30)", ", causal & keys(40, 900)", ", chunked(450)",
-      ", prefix(1080)", ", causal",          ", window(150, -40)",       ", documents([0, 300, 1200])"};
+      ", causal",       ", window(400, 30)", ", causal & keys(40, 900)",         ", chunked(450)",
+      ", prefix(1080)", ", causal",          ", window(150, 0) & keys(0, 1150)", ", documents([0, 300, 1200])"};
   const char* const rests[] = {"", " & window(300, 5)", "", " & keys(100, 1100)", " & causal", ""};
   int gathered = 0;
   constexpr uint32_t cases = 32;

@@ -5,7 +5,8 @@
 //              value selected: w keys of all rows lie above anything less.
 // gather_list  blocks (stretch of keys, plane). Counts what is kept before its stretch, then lists what is kept in it:
 //              every block reads what lies before it, from the second-level cache, instead of waiting for the others.
-// gather_rows  a warp a place of the gathered axis and head: its rows of K and V, or zeros where nothing is listed.
+// gather_rows  a warp four places of the gathered axis and a head: their rows of K and V, or zeros up to the end of
+//              the list's last tile.
 // gather_bias  a thread a place: the additive bias, which one row serves.
 // gather_ends  a thread a row: the keys [begin, end) that the bands beside the selection leave it are the places
 //              [lower_bound(begin), lower_bound(end)), by two binary searches: causal is a prefix of the list.
@@ -27,6 +28,7 @@ namespace anymask::gather {
 
 inline constexpr int threads = 256, warps = threads / 32;
 inline constexpr int list_threads = 1024, thread_keys = 8, list_keys = list_threads * thread_keys;  // at once
+inline constexpr int row_places = 4;  // of a warp of gather_rows
 
 // Blocks of planes.
 __global__ void __launch_bounds__(threads) gather_chosen(const __grid_constant__ GatherParams p) {
@@ -142,22 +144,50 @@ __device__ inline void copy_row(uint16_t* to, const uint16_t* from, int32_t dim,
   }
 }
 
-// Blocks (places, head of the gathered, sequence).
+// Blocks (places, head of the gathered, sequence). Rows of K and V beside each other, of several places at once.
 __global__ void __launch_bounds__(threads) gather_rows(const __grid_constant__ GatherParams p) {
-  const auto place = static_cast<int32_t>(blockIdx.x) * warps + static_cast<int32_t>(threadIdx.x) / 32;
-  const auto head = static_cast<int32_t>(blockIdx.y);
+  const int32_t first =
+      (static_cast<int32_t>(blockIdx.x) * warps + static_cast<int32_t>(threadIdx.x) / 32) * row_places;
+  const auto head = static_cast<int32_t>(blockIdx.y), lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const int32_t head_kv = head / (p.heads / p.h_kv), chunks_k = p.d_qk / 8, chunks = chunks_k + p.d_v / 8;
   for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sequences; s += static_cast<int32_t>(gridDim.z)) {
     const GatherSequence& sequence = p.sequences[s];
-    if (place >= sequence.width) continue;
     const GatherSource& source = p.sources[sequence.source];
     const GatherPlane& plane = plane_of(p, s, head * (p.h_q / p.heads));
-    const bool listed = place < *plane.count;
-    const int64_t from = source.kv_begin + (listed ? plane.keys[place] : 0), to = sequence.begin + place;
-    const int32_t head_kv = head / (p.heads / p.h_kv);
-    copy_row(row_at(p.gathered_k, sequence.batch, to, head),
-             listed ? row_at(p.k, source.batch, from, head_kv) : nullptr, p.d_qk, p.aligned != 0);
-    copy_row(row_at(p.gathered_v, sequence.batch, to, head),
-             listed ? row_at(p.v, source.batch, from, head_kv) : nullptr, p.d_v, p.aligned != 0);
+    // Tiles beyond the list's last one are visited by nobody.
+    const int32_t count = *plane.count,
+                  end = min((count + plan_tile_n - 1) / plan_tile_n * plan_tile_n, sequence.width);
+    if (first >= end) continue;
+    int64_t from[row_places];
+#pragma unroll
+    for (int i = 0; i < row_places; ++i)
+      from[i] = first + i < count ? source.kv_begin + plane.keys[first + i] : int64_t{-1};
+    if (p.aligned == 0) {
+      for (int i = 0; i < row_places && first + i < end; ++i) {
+        const int64_t to = sequence.begin + first + i;
+        copy_row(row_at(p.gathered_k, sequence.batch, to, head),
+                 from[i] >= 0 ? row_at(p.k, source.batch, from[i], head_kv) : nullptr, p.d_qk, false);
+        copy_row(row_at(p.gathered_v, sequence.batch, to, head),
+                 from[i] >= 0 ? row_at(p.v, source.batch, from[i], head_kv) : nullptr, p.d_v, false);
+      }
+      continue;
+    }
+    for (int32_t chunk = lane; chunk < chunks; chunk += 32) {
+      const bool is_k = chunk < chunks_k;
+      const CudaTensor& source_rows = is_k ? p.k : p.v;
+      const CudaTensor& gathered = is_k ? p.gathered_k : p.gathered_v;
+      const int32_t at = is_k ? chunk : chunk - chunks_k;
+      uint4 eight[row_places];
+#pragma unroll
+      for (int i = 0; i < row_places; ++i)
+        eight[i] = from[i] >= 0
+                       ? reinterpret_cast<const uint4*>(row_at(source_rows, source.batch, from[i], head_kv))[at]
+                       : make_uint4(0, 0, 0, 0);
+#pragma unroll
+      for (int i = 0; i < row_places; ++i)
+        if (first + i < end)
+          reinterpret_cast<uint4*>(row_at(gathered, sequence.batch, sequence.begin + first + i, head))[at] = eight[i];
+    }
   }
 }
 

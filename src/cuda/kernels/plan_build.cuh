@@ -3,8 +3,9 @@
 // plan_classify  one block a row of tiles (of a plane). Groups of tiles are classified first, then the tiles of mixed
 //                groups; a band needs its first and last row alone. Tiles still mixed get a bit tile each, consecutive
 //                in the row.
-// plan_evaluate  one warp a unit of 64 rows x 128 columns of those, wherever they are: a row that a border runs along
-//                has as many as it has tiles. Writes the unit in fragment order and says what it holds.
+// plan_evaluate  one warp a unit of 64 rows x 128 columns of those, or all units of a tile whose heads are folded into
+//                few rows of the plane, wherever they are: a row that a border runs along has as many as it has tiles.
+//                Writes the unit in fragment order and says what it holds.
 // plan_runs      one block a row: mixed tiles are FULL, PARTIAL or nothing by now; maximal runs are read off.
 // plan_pieces    one block a plane. Rows are cut where they are long, classed by cost and sorted by class, stably.
 // plan_items     a block for some pairs of sequence and head: their pieces as items, sorted by class inside a section
@@ -160,13 +161,25 @@ __device__ inline void classify_tiles(const Plane& plane, const RowPlace& place,
   }
 }
 
-// One warp: evaluates unit `u` of a tile, writes it and returns its flags, the same in all lanes.
+// One warp: evaluates unit `u` of a tile, writes it and returns its flags, the same in all lanes. `tokens`: of the
+// whole tile, where they are known; else null.
 __device__ inline uint32_t evaluate_unit(const Plane& plane, const RowPlace& place, int32_t n, int32_t u,
-                                         uint32_t* unit) {
+                                         const LaneWords* tokens, uint32_t* unit) {
   const int lane = threadIdx.x % 32;
   const int64_t row = place.begin + place.fold.token(u * 64), col = int64_t{n} * plan_tile_n;
   uint32_t columns[2][4] = {};  // of rows lane and lane + 32, 32 columns each
-  if (!place.transposed) {
+  if (tokens != nullptr) {
+    for (int half = 0; half < 2; ++half) {
+      const int32_t token = place.fold.token(u * 64 + half * 32 + lane);
+      for (int k = 0; k < 4; ++k) {
+        const auto of = [&](int from) {
+          return __shfl_sync(~0u, static_cast<uint32_t>(tokens->word[2 * from + k / 2] >> (32 * (k % 2))), token % 32);
+        };
+        const uint32_t low = of(0), high = of(1);
+        columns[half][k] = token < 32 ? low : high;
+      }
+    }
+  } else if (!place.transposed) {
     const LaneWords bits = plane.row_words<2>(row + lane, col);
     for (int half = 0; half < 2; ++half) {
       for (int k = 0; k < 4; ++k)
@@ -333,13 +346,28 @@ __global__ void __launch_bounds__(evaluate_threads) plan_evaluate(const __grid_c
   const BuildHeader& header = *build.header;
   const uint32_t units = static_cast<uint32_t>(header.tile_m) / 64, warps = gridDim.x * (evaluate_threads / 32);
   auto* const flags = reinterpret_cast<uint8_t*>(build.tile_kinds);  // a byte a unit for now, four a tile
-  uint32_t task = blockIdx.x * (evaluate_threads / 32) + threadIdx.x / 32;
+  const uint32_t task = blockIdx.x * (evaluate_threads / 32) + threadIdx.x / 32;
+  if (header.fold.log2 > 0 && header.fold.tokens(header.tile_m) <= 64) {  // a tile's tokens are evaluated at once
+    for (uint64_t tile = task; tile < header.counters.bit_tiles; tile += warps) {
+      const MixedTile mixed = build.mixed[tile];
+      const BuildPlane& bound = plane_of_row(build, mixed.row);
+      const Plane plane(build, bound);
+      const RowPlace place(header, bound, mixed.row);
+      const LaneWords tokens = plane.row_words<2>(place.begin + threadIdx.x % 32, int64_t{mixed.n} * plan_tile_n);
+      for (uint32_t u = 0; u < units; ++u) {
+        const uint32_t found = evaluate_unit(plane, place, mixed.n, static_cast<int32_t>(u), &tokens,
+                                             build.bit_units + (tile * units + u) * 256);
+        if (threadIdx.x % 32 == 0) flags[tile * 4 + u] = static_cast<uint8_t>(found);
+      }
+    }
+    return;
+  }
   uint64_t tile = task / units;
   for (uint32_t u = task % units; tile < header.counters.bit_tiles;) {
     const MixedTile mixed = build.mixed[tile];
     const BuildPlane& bound = plane_of_row(build, mixed.row);
     const uint32_t found = evaluate_unit(Plane(build, bound), RowPlace(header, bound, mixed.row), mixed.n,
-                                         static_cast<int32_t>(u), build.bit_units + (tile * units + u) * 256);
+                                         static_cast<int32_t>(u), nullptr, build.bit_units + (tile * units + u) * 256);
     if (threadIdx.x % 32 == 0) flags[tile * 4 + u] = static_cast<uint8_t>(found);
     u += warps % units;
     tile += warps / units + u / units;

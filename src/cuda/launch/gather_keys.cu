@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cuda/kernels/gather_columns.cuh"
 #include "cuda/kernels/gather_keys.cuh"
 #include "cuda/launch/device.h"
 
@@ -31,10 +32,17 @@ void launch_chosen(const GatherParams& p, cudaStream_t stream) {
 void launch_gather(const GatherParams& p, const GatherExtents& extents, cudaStream_t stream) {
   using namespace gather;
   gather_list<<<grid(blocks(extents.keys, p.stretch), p.num_planes), list_threads, 0, stream>>>(p);
-  gather_rows<<<grid(blocks(p.width, warps), p.heads, p.num_sequences), threads, 0, stream>>>(p);
+  gather_rows<<<grid(blocks(p.width, warps * row_places), p.heads, p.num_sequences), threads, 0, stream>>>(p);
   if (p.bias.data != nullptr)
     gather_bias<<<grid(blocks(p.width, threads), p.bias_heads, p.num_sequences), threads, 0, stream>>>(p);
   gather_ends<<<grid(blocks(extents.lines, threads), p.num_planes), threads, 0, stream>>>(p);
+  check_cuda(cudaGetLastError(), "gathering keys");
+}
+
+void launch_columns(const GatherParams& p, const CudaDevice& device, cudaStream_t stream) {
+  using namespace gather;
+  allow_shared_memory<gather_columns>(sizeof(Columns), device);
+  gather_columns<<<grid(p.num_planes, 1), column_threads, sizeof(Columns), stream>>>(p);
   check_cuda(cudaGetLastError(), "gathering keys");
 }
 

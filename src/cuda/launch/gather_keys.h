@@ -22,6 +22,8 @@ int32_t gather_stretch(int64_t keys);
 void launch_chosen(const GatherParams& params, cudaStream_t stream);
 // After the selection: lists, rows of K and V, the bias, ends of rows.
 void launch_gather(const GatherParams& params, const GatherExtents& extents, cudaStream_t stream);
+// After both: the rows that keep each place of a list, where all lists have places for it.
+void launch_columns(const GatherParams& params, const CudaDevice& device, cudaStream_t stream);
 // After the gradients of what was gathered.
 void launch_scatter(const GatherParams& params, const GatherExtents& extents, cudaStream_t stream);
 

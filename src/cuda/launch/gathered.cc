@@ -43,6 +43,7 @@ GatheredKeys::GatheredKeys(const AttentionProblem& problem, const BoundMask& mas
     : device_(device),
       backward_(direction == Direction::backward),
       by_rows_(layout.by_rows),
+      by_columns_(layout.by_columns),
       blocks_(layout.blocks),
       selection_(mask),
       problem_(problem) {
@@ -109,6 +110,10 @@ void GatheredKeys::add_planes(const BoundMask& mask, Carve& carve) {
         out.values = carve.take<std::byte>(static_cast<size_t>(out.width * out.bytes));
         out.limits = carve.take<TopkLimits>(2);
         out.cut = carve.take<TopkRow>(1);
+      }
+      if (by_columns_) {
+        out.enters = carve.take<int64_t>(static_cast<size_t>(out.width));
+        out.leaves = carve.take<int64_t>(static_cast<size_t>(out.width));
       }
       planes_.push_back(out);
       extents_.lines = std::max<int64_t>(extents_.lines, out.lines);
@@ -246,8 +251,9 @@ PlaneMask GatheredKeys::plane_of_list(const GatherPlane& list, int64_t width) co
   const PlaneMask among = row_band(list.lines, width, list.lines, list.among_begins, list.among_ends);
   PlaneMask rest;
   if (list.begins != nullptr) rest = row_band(list.lines, width, list.lines, list.begins, list.ends);
-  return largest_of_band(among, list.begins != nullptr ? &rest : nullptr, static_cast<DType>(topk.type[0]), list.values,
-                         topk.ints[1]);
+  const PlaneMask* const within = list.begins != nullptr ? &rest : nullptr;
+  if (by_columns_) return columns_of_band(among, within, list.enters, list.leaves);
+  return largest_of_band(among, within, static_cast<DType>(topk.type[0]), list.values, topk.ints[1]);
 }
 
 // Over sequences that share tensors: all, or the blocks of one batch entry.
@@ -309,6 +315,7 @@ void GatheredKeys::enqueue_before(cudaStream_t stream) const {
     upload_plan(tables_, const_cast<GatherPlane*>(params_.planes), stream);
   }
   launch_gather(params_, extents_, stream);
+  if (by_columns_) launch_columns(params_, device_, stream);
 }
 
 void GatheredKeys::enqueue_after(cudaStream_t stream) const {
@@ -335,7 +342,8 @@ std::vector<Fact> GatheredKeys::facts() const {
   for (const GatherSource& source : sources_) keys += source.s_kv;
   if (by_rows_) {
     facts.push_back({"keys", cat("gathered: lists for blocks of ", problem_.max_s_q, " rows, ", sequences_.size(),
-                                 " a head, of ", problem_.max_s_kv, " keys at most, in all sequences together")});
+                                 " a head, of ", problem_.max_s_kv, " keys at most, in all sequences together; ",
+                                 by_columns_ ? "each key's rows are found once" : "each row selects in its list")});
   } else {
     facts.push_back({"keys", cat("gathered: ", tokens_, " of ", keys, " a head, in all sequences together")});
   }

@@ -65,7 +65,7 @@ class GatheredKeys {
   TopkSelectConfig lists_selection() const;
 
   const CudaDevice& device_;
-  const bool backward_, by_rows_;
+  const bool backward_, by_rows_, by_columns_;
   const std::vector<std::vector<GatherBlock>> blocks_;
   const PlanUpload selection_;
   void* selection_memory_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "cuda/gather_params.h"
 #include "cuda/plan/selected_plane.h"
 #include "mask/plane_code.h"
 
@@ -90,6 +91,17 @@ std::vector<GatherBlock> blocks_of(const Planes& planes, int64_t s_q, int64_t s_
   return blocks;
 }
 
+// Whether the candidates of all rows of a block begin at one key, and its list is short enough for gather_columns.
+bool only_come(const Planes& planes, int64_t s_q, int64_t s_kv, const std::vector<GatherBlock>& blocks) {
+  return std::all_of(planes.begin(), planes.end(), [&](const SelectedPlane& plane) {
+    if (plane.topk->args.s_q != s_q || plane.topk->args.s_kv != s_kv) return true;
+    return std::all_of(blocks.begin(), blocks.end(), [&](const GatherBlock& block) {
+      return block.width <= most_columns &&
+             candidates_of(plane, block.first).begin == candidates_of(plane, block.first + block.rows - 1).begin;
+    });
+  });
+}
+
 // Keys that rows of 128 queries would look at without gathering, in all rows of a plane.
 double keys_of(const SelectedPlane& plane, int64_t first, int64_t rows) {
   const Interval a = candidates_of(plane, first), b = candidates_of(plane, first + rows - 1);
@@ -118,12 +130,16 @@ GatherLayout gather_layout(const AttentionProblem& problem, const BoundMask& mas
   const int64_t heads = std::max(heads_apart(mask, problem), problem.h_kv) / problem.h_kv;
   const auto group = static_cast<double>(problem.group());
   std::map<std::pair<int64_t, int64_t>, std::vector<GatherBlock>> known;
+  layout.by_columns = layout.by_rows;
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
     const Sequence& sequence = problem.sequences[s];
     const SelectedPlane& plane = planes[static_cast<size_t>(mask.plane(static_cast<int64_t>(s), 0))];
     if (layout.by_rows) {
       const auto [found, inserted] = known.try_emplace({sequence.s_q, sequence.s_kv});
-      if (inserted) found->second = blocks_of(planes, sequence.s_q, sequence.s_kv);
+      if (inserted) {
+        found->second = blocks_of(planes, sequence.s_q, sequence.s_kv);
+        layout.by_columns &= only_come(planes, sequence.s_q, sequence.s_kv, found->second);
+      }
       layout.blocks.push_back(found->second);
     } else {
       layout.blocks.push_back({{0, sequence.s_q, window_of(plane)}});

@@ -3,7 +3,7 @@
 // Where all rows choose among the same keys a sequence has one list, as long as the window. Where the candidates of
 // rows are a band, as in topk(bias, w, among=causal), blocks of rows have lists of their own: what some row of the
 // block keeps is among the w largest of the candidates that all of them share, or among those that only some of them
-// have.
+// have. Where candidates only come and never go, a key is kept by a stretch of rows.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct GatherBlock {
 struct GatherLayout {
   // Not: no way, or, where the mask has a selection that could be gathered, why not.
   Support support{false, ""};
-  bool by_rows = false;                          // rows choose for themselves
+  bool by_rows = false;     // rows choose for themselves
+  bool by_columns = false;  // and what they keep of a key is a stretch of them, found for the whole list
   std::vector<std::vector<GatherBlock>> blocks;  // of each sequence
 };
 

@@ -5,7 +5,7 @@
 // LeafArgs. ints: n intervals a line, lines (1: the same for all), leaves of the bounds tree. data[0], data[1]: int64
 // begins and ends [lines, n]. data[2]: IntervalBounds [n, 2 * leaves], a heap over blocks of 32 lines for each i-th
 // interval. A row_band has no such leaves: its one interval a line moves forward, so the first and the last line bound
-// all between them.
+// all between them. -1 leaves: nobody knows bounds.
 #pragma once
 
 #include "mask/kinds/common.h"
@@ -83,6 +83,7 @@ struct IntervalTable {
     return result;
   }
   static ANYMASK_HOST_DEVICE IntervalBounds bounds(const LeafArgs& a, int64_t i, int64_t line_begin, int64_t line_end) {
+    if (a.ints[2] < 0) return {0, INT64_MAX, INT64_MAX, 0};
     if (a.ints[2] == 0) {
       const int64_t last = line_end - 1;
       return {begins(a)[line_begin], ends(a)[last], begins(a)[last], ends(a)[line_begin]};

@@ -137,6 +137,7 @@ T __ldcg(const T* from) {
   return *from;
 }
 inline int __popc(unsigned x) { return std::popcount(x); }
+inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __logf(float x) { return std::log(x); }
 inline float __uint_as_float(unsigned x) {

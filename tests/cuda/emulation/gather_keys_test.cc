@@ -13,7 +13,17 @@
 #include "cuda/kernels/gather_keys.cuh"
 #include "mask/select.h"
 
+// Its memory is the test's.
+#undef __shared__
+#define __shared__
+#include "cuda/kernels/gather_columns.cuh"
+
 namespace anymask {
+
+namespace gather {
+alignas(16) unsigned char memory[sizeof(Columns)];
+}
+
 namespace {
 
 // A selection of some planes, K, V and a bias around it; every number of a result begins as a NaN or out of range.
@@ -27,7 +37,8 @@ class Gather {
     sequences_ = pick(1, 3);
     plane_heads_ = pick(0, 1) == 1 ? h_q_ : 1;
     apart_ = plane_heads_ == 1 ? 1 : pick(0, 1) == 1 ? h_q_ : h_kv_;
-    by_rows_ = pick(0, 1) == 1;
+    by_rows_ = pick(0, 2) > 0;
+    only_come_ = by_rows_ && pick(0, 1) == 1;
     blocks_ = by_rows_ ? pick(1, 3) : 1;
     d_qk_ = pick(0, 1) == 1 ? 8 * pick(1, 4) : pick(1, 40);
     d_v_ = 8 * pick(1, 17);
@@ -49,11 +60,19 @@ class Gather {
     launch(
         dim3(u((most_ - 1) / p_.stretch + 1), u(pick(1, lists()))), [&] { gather::gather_list(p_); },
         gather::list_threads);
-    launch(dim3(u((p_.width - 1) / gather::warps + 1), u(p_.heads), u(pick(1, p_.num_sequences))),
-           [&] { gather::gather_rows(p_); });
+    launch(
+        dim3(u((p_.width - 1) / (gather::warps * gather::row_places) + 1), u(p_.heads), u(pick(1, p_.num_sequences))),
+        [&] { gather::gather_rows(p_); });
     launch(dim3(u((p_.width - 1) / gather::threads + 1), u(p_.bias_heads), u(pick(1, p_.num_sequences))),
            [&] { gather::gather_bias(p_); });
     launch(dim3(u(pick(1, 2)), u(pick(1, lists()))), [&] { gather::gather_ends(p_); });
+    if (only_come_) {
+      emulation::run({.grid = dim3(u(pick(1, lists()))),
+                      .threads = gather::column_threads,
+                      .shared = {gather::memory, sizeof gather::memory},
+                      .schedule = emulation::schedule},
+                     [&] { gather::gather_columns(p_); });
+    }
     launch(dim3(u(pick(1, 40)), u(h_kv_), u(pick(1, sequences_))), [&] { gather::scatter_rows(p_); });
     launch(dim3(u((most_ - 1) / gather::threads + 1), u(p_.dbias_shape[1]), u(p_.dbias_shape[0])),
            [&] { gather::scatter_bias(p_); });
@@ -95,8 +114,8 @@ class Gather {
       for (uint16_t& half : values) half = static_cast<uint16_t>(pick(0, 4) == 0 ? 0x7fff : pick(-9, 9) * 7000);
       for (uint32_t& word : words_.emplace_back(static_cast<size_t>(topk_line_words(keys))))
         word = static_cast<uint32_t>(pick(0, 0xffff)) * 0x10003u;
-      within_.push_back(band(keys, lines, 9));
-      among_.push_back(by_rows_ ? band(keys, lines, pick(1, 30))
+      within_.push_back(band(keys, lines, 9, false));
+      among_.push_back(by_rows_ ? band(keys, lines, pick(1, 30), only_come_)
                                 : std::vector<TopkLimits>{{pick(-2, keys / 2), pick(keys / 2, keys + 2)}});
       selected_.push_back({.values = values.data(), .stride_q = 0, .stride_kv = step, .s_kv = keys, .window = window});
       if (!by_rows_) rows_[static_cast<size_t>(p)] = select(selected_.back(), {0, keys});
@@ -127,13 +146,17 @@ class Gather {
       lists_[i].values.assign(static_cast<size_t>(planes_[i].width), 0xdeadbeef);
       planes_[i].keys = lists_[i].keys.data();
       planes_[i].values = by_rows_ ? lists_[i].values.data() : nullptr;
+      for (auto* const rows : {&lists_[i].enters, &lists_[i].leaves})
+        rows->assign(static_cast<size_t>(planes_[i].width), -7);
+      planes_[i].enters = lists_[i].enters.data();
+      planes_[i].leaves = lists_[i].leaves.data();
     }
   }
 
-  std::vector<TopkLimits> band(int32_t keys, int32_t lines, int step) {
+  std::vector<TopkLimits> band(int32_t keys, int32_t lines, int step, bool fixed) {
     std::vector<TopkLimits> out;
     for (int32_t q = 0, begin = 0, end = 0; q < lines; ++q) {
-      begin += pick(0, 3) * pick(0, step / 3);
+      if (q == 0 || !fixed) begin += pick(0, 3) * pick(0, step / 3);
       end = std::max(end + pick(0, step) * pick(0, 3), begin);
       out.push_back({std::min(begin, keys), std::min(end, keys)});
     }
@@ -209,6 +232,7 @@ class Gather {
 
   // What each list will hold, which is more than any of its rows keeps.
   void expect_kept() {
+    kept_of_rows_.resize(planes_.size());
     for (size_t i = 0; i < planes_.size(); ++i) {
       const GatherPlane& plane = planes_[i];
       const TopkPlane& row = selected_[static_cast<size_t>(plane.source)];
@@ -224,6 +248,7 @@ class Gather {
       for (size_t q = first; q <= last; ++q) {
         const std::vector<int32_t> of_row = kept_keys(row, select(row, rows[q]), rows[q]);
         ASSERT_TRUE(std::includes(kept_.back().begin(), kept_.back().end(), of_row.begin(), of_row.end())) << q;
+        kept_of_rows_[i].push_back(of_row);
       }
     }
   }
@@ -350,6 +375,16 @@ class Gather {
       ASSERT_EQ(list.among_begins[q], below(among_[p][row].begin)) << q;
       ASSERT_EQ(list.among_ends[q], below(among_[p][row].end)) << q;
     }
+    for (size_t q = 0; only_come_ && q < list.begins.size(); ++q) {
+      std::vector<int32_t> seen;
+      for (size_t place = 0; place < list.enters.size(); ++place) {
+        const auto row = static_cast<int64_t>(q);
+        if (row < list.enters[place] || row >= list.leaves[place]) continue;
+        ASSERT_LT(place, kept.size());
+        seen.push_back(kept[place]);
+      }
+      ASSERT_EQ(seen, kept_of_rows_[index][q]) << q;
+    }
     for (size_t place = 0; by_rows_ && place < kept.size(); ++place) {
       TopkPlane values = selected_[p];
       values.values = list.values.data();
@@ -378,8 +413,9 @@ class Gather {
       for (int32_t head = 0; head < p_.heads; ++head) {
         const std::vector<int32_t>& kept = kept_[list_of(s, head * (h_q_ / p_.heads))];
         const int32_t source = head / (p_.heads / h_kv_);
-        for (int32_t place = 0; place < sequence.width; ++place) {
-          const bool listed = static_cast<size_t>(place) < kept.size();
+        const auto count = static_cast<int32_t>(kept.size());
+        for (int32_t place = 0; place < std::min(sequence.width, (count + 127) / 128 * 128); ++place) {
+          const bool listed = place < count;
           for (int32_t d = 0; d < t.dim; ++d) {
             const uint16_t want =
                 listed ? element(t.from, from.batch, from.kv_begin + kept[static_cast<size_t>(place)], source, d)
@@ -449,7 +485,7 @@ class Gather {
 
   struct List {
     std::vector<int32_t> keys, slots;
-    std::vector<int64_t> begins, ends, among_begins, among_ends;
+    std::vector<int64_t> begins, ends, among_begins, among_ends, enters, leaves;
     std::vector<uint32_t> values;
     TopkLimits limits[2];
     TopkRow cut;
@@ -457,7 +493,7 @@ class Gather {
   };
   std::mt19937 rng_;
   DType type_;
-  bool packed_, by_rows_;
+  bool packed_, by_rows_, only_come_;
   int32_t blocks_ = 1;  // of a sequence's rows
   int32_t h_q_, h_kv_, sequences_, plane_heads_, apart_, d_qk_, d_v_, most_ = 0;
   int64_t tokens_ = 0, gathered_tokens_ = 0;
@@ -465,6 +501,7 @@ class Gather {
   std::vector<std::vector<uint16_t>> values_, halves_;
   std::vector<std::vector<TopkLimits>> within_, among_;
   std::vector<std::vector<int32_t>> kept_;
+  std::vector<std::vector<std::vector<int32_t>>> kept_of_rows_;  // of each list
   std::vector<TopkRow> rows_;
   std::vector<std::vector<uint32_t>> words_;
   std::vector<TopkPlane> selected_, chosen_;
