@@ -5,8 +5,8 @@
 //              value selected: w keys of all rows lie above anything less.
 // gather_list  blocks (stretch of keys, plane). Counts what is kept before its stretch, then lists what is kept in it:
 //              every block reads what lies before it, from the second-level cache, instead of waiting for the others.
-// gather_rows  a warp four places of the gathered axis and a head: their rows of K and V, or zeros up to the end of
-//              the list's last tile.
+// gather_rows  a warp four places of the gathered axis and a head: their rows of K and V, or zeros: in a forward
+//              up to the end of the list's last tile.
 // gather_bias  a thread a place: the additive bias, which one row serves.
 // gather_ends  a thread a row: the keys [begin, end) that the bands beside the selection leave it are the places
 //              [lower_bound(begin), lower_bound(end)), by two binary searches: causal is a prefix of the list.
@@ -154,9 +154,9 @@ __global__ void __launch_bounds__(threads) gather_rows(const __grid_constant__ G
     const GatherSequence& sequence = p.sequences[s];
     const GatherSource& source = p.sources[sequence.source];
     const GatherPlane& plane = plane_of(p, s, head * (p.h_q / p.heads));
-    // Tiles beyond the list's last one are visited by nobody.
-    const int32_t count = *plane.count,
-                  end = min((count + plan_tile_n - 1) / plan_tile_n * plan_tile_n, sequence.width);
+    // Tiles beyond the list's last one are visited by nobody; a backward looks at the norms of all rows.
+    const int32_t count = *plane.count, tiled = (count + plan_tile_n - 1) / plan_tile_n * plan_tile_n;
+    const int32_t end = p.gathered_dv.data != nullptr ? sequence.width : min(tiled, sequence.width);
     if (first >= end) continue;
     int64_t from[row_places];
 #pragma unroll
@@ -258,43 +258,64 @@ __device__ inline void each_place(const GatherParams& p, const GatherSource& sou
   }
 }
 
-// A row of a gradient from the rows of its places: at most one where all rows see one list and the heads of a group
-// share it.
-__device__ inline void sum_row(const GatherParams& p, const CudaTensor& to, const CudaTensor& gathered,
-                               const GatherSource& source, int32_t key, int32_t head, int32_t dim) {
-  uint16_t* const out = row_at(to, source.batch, source.kv_begin + key, head);
-  const int32_t shared = p.heads / p.h_kv, lane = static_cast<int32_t>(threadIdx.x) % 32;
-  const auto each_row = [&](auto&& each) {
-    each_place(p, source, key, head * shared, shared, p.heads, [&](int32_t s, int32_t from, int32_t place) {
-      each(row_at(gathered, p.sequences[s].batch, p.sequences[s].begin + place, from));
-    });
-  };
-  if (shared == 1 && source.count == 1) {
-    const uint16_t* only = nullptr;
-    each_row([&](const uint16_t* row) { only = row; });
-    return copy_row(out, only, dim, p.aligned != 0);
+// The same by a warp, whose lanes look for a place each.
+template <class Each>
+__device__ inline void each_place_of_warp(const GatherParams& p, const GatherSource& source, int32_t key, int32_t first,
+                                          int32_t shared, int32_t heads, Each&& each) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % 32, all = source.count * shared;
+  for (int32_t base = 0; base < all; base += 32) {
+    int32_t place = -1;
+    if (base + lane < all) {
+      const int32_t head = first + (base + lane) % shared;
+      place = plane_of(p, source.first + (base + lane) / shared, head * (p.h_q / heads)).slots[key];
+    }
+    for (uint32_t left = __ballot_sync(~0u, place >= 0); left != 0; left &= left - 1) {
+      const int32_t at = __popc((left & (0u - left)) - 1);
+      each(source.first + (base + at) / shared, first + (base + at) % shared, __shfl_sync(~0u, place, at));
+    }
   }
-  constexpr int32_t most = 8;  // elements of a lane, of 256
-  float sums[most] = {};
-  each_row([&](const uint16_t* row) {
-#pragma unroll
-    for (int32_t i = 0; i < most; ++i)
-      if (lane + 32 * i < dim) sums[i] += load_element(row, p.dtype, lane + 32 * i);
-  });
-#pragma unroll
-  for (int32_t i = 0; i < most; ++i)
-    if (lane + 32 * i < dim) store_element(out, p.dtype, lane + 32 * i, sums[i]);
 }
 
-// Blocks (keys, kv head, source).
+// Blocks (keys, kv head, source). A warp a key: rows of dK and dV beside each other, eight elements a lane.
 __global__ void __launch_bounds__(threads) scatter_rows(const __grid_constant__ GatherParams p) {
-  const auto head = static_cast<int32_t>(blockIdx.y);
+  const auto head = static_cast<int32_t>(blockIdx.y), lane = static_cast<int32_t>(threadIdx.x) % 32;
+  const int32_t shared = p.heads / p.h_kv, chunks_k = (p.d_qk + 7) / 8, chunks = chunks_k + (p.d_v + 7) / 8;
   for (auto s = static_cast<int32_t>(blockIdx.z); s < p.num_sources; s += static_cast<int32_t>(gridDim.z)) {
     const int64_t step = int64_t{gridDim.x} * warps;
     const GatherSource& source = p.sources[s];
     for (int64_t key = int64_t{blockIdx.x} * warps + threadIdx.x / 32; key < source.s_kv; key += step) {
-      sum_row(p, p.dk, p.gathered_dk, source, static_cast<int32_t>(key), head, p.d_qk);
-      sum_row(p, p.dv, p.gathered_dv, source, static_cast<int32_t>(key), head, p.d_v);
+      for (int32_t base = 0; base < chunks; base += 32) {
+        const int32_t chunk = base + lane;
+        const bool is_k = chunk < chunks_k;
+        const int32_t at = 8 * (is_k ? chunk : chunk - chunks_k), dim = chunk >= chunks ? 0 : is_k ? p.d_qk : p.d_v;
+        float sums[8] = {};
+        each_place_of_warp(
+            p, source, static_cast<int32_t>(key), head * shared, shared, p.heads,
+            [&](int32_t index, int32_t from, int32_t place) {
+              if (dim == 0) return;
+              const GatherSequence& sequence = p.sequences[index];
+              // Gathered rows are padded to whole chunks.
+              const uint4 eight = *reinterpret_cast<const uint4*>(
+                  row_at(is_k ? p.gathered_dk : p.gathered_dv, sequence.batch, sequence.begin + place, from) + at);
+              const uint32_t pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+              for (int i = 0; i < 8; ++i)
+                sums[i] += element_of(static_cast<uint16_t>(pairs[i / 2] >> (16 * (i % 2))), p.dtype);
+            });
+        if (dim == 0) continue;
+        uint16_t* const out = row_at(is_k ? p.dk : p.dv, source.batch, source.kv_begin + key, head) + at;
+        if (p.aligned != 0) {
+          uint32_t pairs[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            pairs[i] = uint32_t{element_bits(sums[2 * i + 1], p.dtype)} << 16 | element_bits(sums[2 * i], p.dtype);
+          *reinterpret_cast<uint4*>(out) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        } else {
+#pragma unroll
+          for (int i = 0; i < 8; ++i)
+            if (at + i < dim) store_element(out, p.dtype, i, sums[i]);
+        }
+      }
     }
   }
 }

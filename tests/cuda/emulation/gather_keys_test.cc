@@ -38,6 +38,7 @@ class Gather {
     plane_heads_ = pick(0, 1) == 1 ? h_q_ : 1;
     apart_ = plane_heads_ == 1 ? 1 : pick(0, 1) == 1 ? h_q_ : h_kv_;
     by_rows_ = pick(0, 2) > 0;
+    forward_ = pick(0, 1) == 1;
     only_come_ = by_rows_ && pick(0, 1) == 1;
     blocks_ = by_rows_ ? pick(1, 3) : 1;
     d_qk_ = pick(0, 1) == 1 ? 8 * pick(1, 4) : pick(1, 40);
@@ -62,7 +63,7 @@ class Gather {
         gather::list_threads);
     launch(
         dim3(u((p_.width - 1) / (gather::warps * gather::row_places) + 1), u(p_.heads), u(pick(1, p_.num_sequences))),
-        [&] { gather::gather_rows(p_); });
+        [&] { gather::gather_rows(forward_ ? without_gradients() : p_); });
     launch(dim3(u((p_.width - 1) / gather::threads + 1), u(p_.bias_heads), u(pick(1, p_.num_sequences))),
            [&] { gather::gather_bias(p_); });
     launch(dim3(u(pick(1, 2)), u(pick(1, lists()))), [&] { gather::gather_ends(p_); });
@@ -285,6 +286,12 @@ class Gather {
     gathered_tokens_ = packed ? to : width;
   }
 
+  GatherParams without_gradients() const {
+    GatherParams p = p_;
+    p.gathered_dk = p.gathered_dv = {};
+    return p;
+  }
+
   CudaTensor tensor(int32_t heads, int64_t tokens, int64_t stride, bool random, bool packed) {
     const int64_t batches = packed ? 1 : sequences_;
     auto& memory = halves_.emplace_back(static_cast<size_t>(batches * heads * tokens * stride) + 8, 0xffff);
@@ -414,7 +421,8 @@ class Gather {
         const std::vector<int32_t>& kept = kept_[list_of(s, head * (h_q_ / p_.heads))];
         const int32_t source = head / (p_.heads / h_kv_);
         const auto count = static_cast<int32_t>(kept.size());
-        for (int32_t place = 0; place < std::min(sequence.width, (count + 127) / 128 * 128); ++place) {
+        const int32_t end = forward_ ? std::min(sequence.width, (count + 127) / 128 * 128) : sequence.width;
+        for (int32_t place = 0; place < end; ++place) {
           const bool listed = place < count;
           for (int32_t d = 0; d < t.dim; ++d) {
             const uint16_t want =
@@ -493,7 +501,7 @@ class Gather {
   };
   std::mt19937 rng_;
   DType type_;
-  bool packed_, by_rows_, only_come_;
+  bool packed_, by_rows_, only_come_, forward_;
   int32_t blocks_ = 1;  // of a sequence's rows
   int32_t h_q_, h_kv_, sequences_, plane_heads_, apart_, d_qk_, d_v_, most_ = 0;
   int64_t tokens_ = 0, gathered_tokens_ = 0;
