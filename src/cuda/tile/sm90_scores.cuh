@@ -72,15 +72,16 @@ __device__ __forceinline__ void cap_scores(float (&s)[kN / 2], float scale, floa
 }
 
 // S = S scale + bias; `at`: of this thread's two rows, at its first key. `last`: columns from there to the sequence's
-// last key; what is beyond is masked, and not read.
+// last key; what is beyond is masked, and not read. `quarter` = lane % 4.
 template <class B, int kN>
 __device__ __forceinline__ void add_bias(float (&s)[kN / 2], const B* (&at)[2], int64_t stride_kv, int32_t last,
-                                         float scale) {
+                                         float scale, int quarter) {
   struct alignas(2 * sizeof(B)) Pair {
     B x, y;
   };
   const auto aligned = [](const B* x) { return reinterpret_cast<uintptr_t>(x) % sizeof(Pair) == 0; };
-  if (__all_sync(0xffffffffu, stride_kv == 1 && last >= kN && aligned(at[0]) && aligned(at[1]))) {
+  const bool whole = last + 2 * quarter + 1 >= kN;  // the last tile, too, where it ends with the sequence
+  if (__all_sync(0xffffffffu, stride_kv == 1 && whole && aligned(at[0]) && aligned(at[1]))) {
 #pragma unroll
     for (int i = 0; i < kN / 4; ++i) {                               // row i % 2, columns 8 (i / 2) + {0, 1}
       if (i % (32 / sizeof(B)) == 0) asm volatile("" ::: "memory");  // 64 bytes at a time: registers
@@ -125,7 +126,7 @@ __device__ __forceinline__ void read_bias(float (&s)[S::kN / 2], const Attention
     using B = decltype(element);
     const B* const data = static_cast<const B*>(bias.data);
     const B* rows[2] = {data + at[0], data + at[1]};
-    add_bias<B, S::kN>(s, rows, bias.stride_kv, last, params.softmax_scale);
+    add_bias<B, S::kN>(s, rows, bias.stride_kv, last, params.softmax_scale, quarter);
   };
   if (bias.dtype == DType::bf16) {
     add(__nv_bfloat16{});
