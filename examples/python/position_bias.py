@@ -57,15 +57,25 @@ def main(folder: Path) -> None:
 
 
 def write_curves(path: Path, curves: list[list[float]]) -> None:
-    """A line a head."""
+    """A line a head over the buckets of distance, and a line at zero."""
     top = max(abs(y) for curve in curves for y in curve)
-    lines = [
+    parts = [
+        f'<text x="{x}" y="{y}" font-family="monospace" font-size="11" fill="{fill}">{text}</text>'
+        for x, y, fill, text in (
+            (10, 16, "#000", "learned bias of a head"), (220, 16, "#3949ab", "head 0"), (280, 16, "#c62828", "head 1"),
+            (10, 214, "#555", "bucket 0: no distance"), (200, 214, "#555", f"{len(curves[0]) - 1}: far away"),
+            (316, 124, "#555", "0"), (10, 36, "#555", f"{top:.1f}"),
+        )
+    ]  # fmt: skip
+    parts.append('<path stroke="#bbb" d="M10 120H310"/>')
+    step = 300 / (len(curves[0]) - 1)
+    parts += [
         f'<polyline fill="none" stroke="{colour}" points="'
-        + " ".join(f"{10 + 10 * i},{100 - 90 * y / top:.1f}" for i, y in enumerate(curve)) + '"/>'
+        + " ".join(f"{10 + step * i:.1f},{120 - 80 * y / top:.1f}" for i, y in enumerate(curve)) + '"/>'
         for colour, curve in zip(("#3949ab", "#c62828"), curves, strict=True)
     ]
-    path.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="340" height="200">'
-                    '<rect width="340" height="200" fill="#fff"/>' + "".join(lines) + "</svg>\n")
+    path.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="340" height="222">'
+                    '<rect width="340" height="222" fill="#fff"/>' + "".join(parts) + "</svg>\n")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ class Picture:
         left, top = 12.0, 30.0
         width, height = max(260.0, cols * cell + 2 * left), rows * cell + top + 26
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" role="img" '
+            'shape-rendering="crispEdges">',  # else rows of cells show as lines
             f"<title>{escape(self.title)}</title>",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
             f'<text x="{left:g}" y="18" font-family="monospace" font-size="12">'
