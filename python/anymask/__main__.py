@@ -6,10 +6,13 @@ import os
 import sys
 from pathlib import Path
 
+from . import _anymask
+
 
 def main() -> int:
     """Becomes the command; says how to get it where the package was built without."""
-    command = Path(__file__).parent / "bin" / "anymask"
+    # Beside the module: in an editable install that is not where this file is.
+    command = Path(_anymask.__file__).parent / "bin" / "anymask"
     if not command.exists():
         print(
             "anymask: this package was built without the command line; build it with CLI11, fmt, nlohmann_json and "

@@ -262,7 +262,7 @@ def test_examples_in_documents_run(path: str, tmp_path: Path, monkeypatch: pytes
 
 def test_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "anymask", "--help"], capture_output=True, text=True, timeout=300)
-    command = Path(am.__file__).parent / "bin" / "anymask"
+    command = Path(am._anymask.__file__).parent / "bin" / "anymask"
     if command.exists():
         assert done.returncode == 0 and "explain" in done.stdout
     else:
