@@ -43,6 +43,12 @@ double parse_real(const std::string& flags, const std::string& text) {
   return value;
 }
 
+// A shell variable that was never set must not read as an option left out: `--mask "$M"` would attend to everything.
+const std::string& not_empty(const std::string& flags, const std::string& text) {
+  if (text.empty()) throw UsageError(flags + " is empty: give it a value, or leave it out");
+  return text;
+}
+
 std::vector<std::string> split_flags(const std::string& flags) {
   std::vector<std::string> parts;
   size_t begin = 0;
@@ -97,7 +103,9 @@ void Args::section(const std::string& heading) { state_->heading = heading; }
 
 void Args::option(const std::string& flags, std::string& value, const std::string& value_name,
                   const std::string& help) {
-  state_->declared(state_->app->add_option(flags, value, help), flags, value_name, help);
+  auto* option = state_->app->add_option_function<std::string>(
+      flags, [flags, &value](const std::string& text) { value = not_empty(flags, text); }, help);
+  state_->declared(option, flags, value_name, help);
 }
 
 void Args::option(const std::string& flags, std::vector<std::string>& value, const std::string& value_name,
@@ -153,7 +161,7 @@ void Args::positional(const std::string& name, std::string& value, const std::st
           throw UsageError(name + " has no choice \"" + text + "\": use one of " + joined(choices) +
                            did_you_mean(text, choices));
         }
-        value = text;
+        value = not_empty(name, text);
       },
       choices.empty() ? help : help + " (" + joined(choices) + ")");
   state_->declared(option, "", name, help, choices);
@@ -221,7 +229,10 @@ int run_app(int argc, char** argv) {
     }
     for (int i = 1; i < argc; ++i) {
       if (message.find(argv[i]) == std::string::npos) continue;
-      const std::string hint = did_you_mean(argv[i], known);
+      std::vector<std::string> alike;  // options for an option, words for a word
+      for (const std::string& name : known)
+        if ((name[0] == '-') == (argv[i][0] == '-')) alike.push_back(name);
+      const std::string hint = did_you_mean(argv[i], alike);
       if (!hint.empty()) return fail(message + hint);
     }
     return fail(message + "; --help lists what is");

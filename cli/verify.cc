@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -332,10 +333,11 @@ class Verifier {
       for (const cases::AttentionCase& c : named) {
         if (c.name == o_.one) return named_case(c, target);
       }
-      char* end = nullptr;
-      const long long index = std::strtoll(o_.one.c_str(), &end, 10);
-      if (*end != 0 || index < 0)
-        throw UsageError("--case is \"" + o_.one + "\"; expected a number >= 0 or the name of a case");
+      int64_t index = -1;
+      const char* const text_end = o_.one.data() + o_.one.size();
+      const auto [end, error] = std::from_chars(o_.one.data(), text_end, index);
+      if (error != std::errc() || end != text_end || index < 0)
+        throw UsageError("--case is \"" + o_.one + "\"; expected a number >= 0 of 63 bits or the name of a case");
       return random_case(index, target);
     }
     const auto total = static_cast<int64_t>(named.size()) + o_.cases;

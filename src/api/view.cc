@@ -33,6 +33,11 @@ DType dtype_of(const char* operation, const char* name, DLDataType type) {
         break;
     }
   }
+  const bool is_integer = type.code == kDLInt || type.code == kDLUInt;
+  if (is_integer && type.lanes == 1) {
+    fail_invalid(operation, ": ", name, " has type ", type.code == kDLUInt ? "uint" : "int", int{type.bits},
+                 "; expected float32, float16, bfloat16, float64, int32, int64, uint8 or bool: convert it");
+  }
   fail_invalid(operation, ": ", name, " has DLPack type code ", int{type.code}, ", ", int{type.bits}, " bits, ",
                int{type.lanes},
                " lanes; expected float32, float16, bfloat16, float64, int32, int64, uint8 or bool: convert it");

@@ -94,6 +94,7 @@ const Directory& inputs() {
     npy("end_rows", ints("m", {15, 1}, std::vector<int64_t>(15, 9)));
     npy("end_two", ints("m", {16, 2}, std::vector<int64_t>(32, 9)));
     npy("threshold_shape", randoms("b", {16, 9}));
+    npy("cu_uint16", ints("cu", {3}, {0, 7, 16}, ElementType::u16));
     npy("cu_batch3", ints("cu", {3, 2}, {0, 16, 0, 16, 0, 16}));
     // .npy files that lie.
     const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 16, 4, 8), }";
@@ -222,6 +223,11 @@ std::vector<Bad> table() {
       {"array_empty_name", with("--array =good_cu.npy"), "NAME=FILE"},
       {"array_twice", with("--array a=good_cu.npy --array a=good_cu.npy"), "twice"},
       {"array_no_file", array("documents(@a)", "nothing"), "No such file"},
+      {"mask_empty", mask(""), "--mask is empty"},
+      {"mask_file_empty", with("--mask-file ''"), "--mask-file is empty"},
+      {"out_empty", "run --q q.npy --k k.npy --v v.npy --out ''", "--out is empty"},
+      {"q_empty", "run --q '' --k k.npy --v v.npy --out out", "--q is empty"},
+      {"view_empty", "view '' --seq 16", "MASK is empty"},
       {"mask_and_file", with("--mask causal --mask-file deep.txt"), "use one"},
       {"mask_file_absent", with("--mask-file nothing.txt"), "No such file"},
       {"mask_file_zero_byte", with("--mask-file zero.txt"), "zero byte"},
@@ -362,6 +368,7 @@ std::vector<Bad> table() {
       {"documents_beyond", mask("documents([0, 17])"), "documents"},
       {"documents_empty", mask("documents([])"), "documents"},
       {"documents_float", array("documents(@a)", "three"), "documents"},
+      {"documents_uint16", array("documents(@a)", "cu_uint16"), "@a has type uint16"},
       {"documents_batch", array("documents(@a)", "cu_batch3"), "documents"},
       {"documents_two_counts", mask("documents([0, 7, 16], [0, 16])"), "documents"},
       {"chunked_zero", mask("chunked(0)"), "chunked"},
@@ -400,6 +407,7 @@ std::vector<Bad> table() {
       {"neighborhood_4d", mask("neighborhood([2, 2, 2, 2], [1, 1, 1, 1], [1, 1, 1, 1])"), "neighborhood"},
       {"neighborhood_dilation", mask("neighborhood([4, 4], [3, 3], [0, 1])"), "neighborhood"},
       {"neighborhood_too_wide", mask("neighborhood([4, 4], [5, 3], [1, 1])"), "neighborhood"},
+      {"neighborhood_beyond", mask("neighborhood([9223372036854775807, 2], [3, 1], [1, 1])"), "expected at most"},
       {"neighborhood_overflow", mask("neighborhood([4294967296, 4294967296], [3, 3], [1, 1])"), "neighborhood"},
       {"block_diffusion_zero", mask("block_diffusion(8, 0)"), "block_diffusion"},
       {"block_diffusion_length", mask("block_diffusion(7, 2)"), "block_diffusion"},
@@ -427,6 +435,7 @@ std::vector<Bad> table() {
       {"explain_tokens", "explain --shape 1,4294967296,16,1,1,64", "4294967296"},
       {"masks_unknown", "masks windw", "did you mean window"},
       {"verify_case", "verify --case nothing", "--case"},
+      {"verify_case_64bit", "verify --case 99999999999999999999", "63 bits"},
       {"verify_cases", "verify --cases -1", "expected a number >= 0"},
       {"verify_target", "verify --target MMX --cases 1", "MMX"},
       {"verify_jobs", "verify --jobs -1", "expected 0 to 1024"},
@@ -438,6 +447,7 @@ std::vector<Bad> table() {
       {"bench_picture_nowhere", "bench --filter tree64 --picture nowhere/bench.svg", "--picture"},
       {"bench_picture_of_nothing", "bench --suite host --picture bench.svg", "--picture"},
       {"completion_shell", "completion tcsh", "bash, zsh, fish"},
+      {"completion_two", "completion bash zsh", "not expected: zsh; --help lists what is"},
       {"completion_none", "completion", "which shell"},
       {"view_seq_negative", "view causal --seq -1", "--s"},
       {"view_contradiction", "view causal --cu-seqlens-q good_cu.npy --seq 4", "contradict"},

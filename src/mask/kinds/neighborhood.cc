@@ -35,8 +35,11 @@ void bind(const LeafArguments& in, const PlaneContext& plane, BoundLeaf& leaf) {
   leaf.args.ints[0] = static_cast<int64_t>(shape.size());
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     const int64_t n = shape[axis], k = kernel[axis], d = dilation[axis];
-    if (n < 1 || n > max_length)
+    if (n < 1)
       fail_invalid("neighborhood: shape is ", n, " on axis ", axis, "; expected a positive size: drop empty axes");
+    if (n > max_length)
+      fail_invalid("neighborhood: shape is ", n, " on axis ", axis, "; expected at most ", max_length,
+                   ": the axes multiply to s_kv");
     if (k < 1 || k % 2 == 0)
       fail_invalid("neighborhood: kernel is ", k, " on axis ", axis, "; expected an odd number: use ",
                    k < 1   ? 1
