@@ -16,6 +16,14 @@ namespace {
 using namespace anymask;
 using Clock = std::chrono::steady_clock;
 
+// Seconds from a request to the end of the call: an instant, and far from the minutes that the call would take. The
+// thread sanitizer slows planning on an otherwise busy machine to 3.5 s.
+#if defined(__SANITIZE_THREAD__)
+constexpr double longest_stop = 20;
+#else
+constexpr double longest_stop = 1;
+#endif
+
 // Rows of one token seen as many: minutes of work in little memory.
 struct LongCall {
   explicit LongCall(int64_t rows, int64_t dim = 128)
@@ -62,7 +70,7 @@ TEST(Interrupt, StopsAForward) {
     const double seconds = stopping_takes(backend, [&](const Context& context) {
       attention_forward(c.expanded(), c.expanded(), c.expanded(), c.written(c.memory), Tensor{}, {}, context);
     });
-    EXPECT_LT(seconds, 1) << backend;
+    EXPECT_LT(seconds, longest_stop) << backend;
   }
 }
 
@@ -74,7 +82,7 @@ TEST(Interrupt, StopsABackward) {
       attention_backward(c.expanded(), c.expanded(), c.expanded(), c.expanded(), c.expanded(), Tensor(lse, {1, 1, c.s}),
                          c.written(c.memory), c.written(c.second), c.written(c.third), {}, context);
     });
-    EXPECT_LT(seconds, 1) << backend;
+    EXPECT_LT(seconds, longest_stop) << backend;
   }
 }
 
@@ -87,7 +95,7 @@ TEST(Interrupt, StopsPlanning) {
     attention_forward(c.expanded(), c.expanded(), c.expanded(), c.written(c.memory), Tensor{}, {.mask = mask}, context);
   });
   set_plan_cache_limit(int64_t{256} << 20);
-  EXPECT_LT(seconds, 1);
+  EXPECT_LT(seconds, longest_stop);
 }
 
 // What the function computes meanwhile is right, and so is the call that it lets go on.
