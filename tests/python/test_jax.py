@@ -22,6 +22,8 @@ import jax.numpy as jnp  # noqa: E402
 from jax import export  # noqa: E402
 from jax.experimental import serialize_executable  # noqa: E402
 
+import anymask.jax  # noqa: E402  (registers the handlers, which some tests call by name)
+
 jax.config.update("jax_default_device", jax.devices("cpu")[0])
 
 MASK = am.causal() & am.documents([0, 5, 21]) | am.keys(0, 2)
